@@ -1,0 +1,137 @@
+"""Token ids as they travel: packed int32, or ids of a trace that become tokens only when somebody asks.
+
+A cache never needs the token ids of a block one by one; it needs to know whether two blocks hold the *same* ones.
+So a sequence of tokens offers `contents(block_size)`: one hashable per full block, equal exactly when the token ids
+are equal. Two encodings never alias: mixing them in one cache costs hits, never correctness.
+
+Knows nothing of positions, prefixes or keys.
+"""
+
+from __future__ import annotations
+
+import sys
+from abc import ABC, abstractmethod
+from array import array
+from collections.abc import Hashable, Iterable, Sequence
+
+INT32_MAX = 2**31 - 1
+TOKEN_BYTES = 4
+
+
+class TokenIds(ABC):
+    """An immutable sequence of token ids."""
+
+    @abstractmethod
+    def __len__(self) -> int:
+        """Number of tokens."""
+
+    @abstractmethod
+    def packed(self, start: int = 0, stop: int | None = None) -> bytes:
+        """Tokens `start` to `stop` as little-endian int32."""
+
+    @abstractmethod
+    def contents(self, block_size: int) -> Sequence[Hashable]:
+        """One content per *full* block of `block_size` tokens, front to back."""
+
+    def tolist(self) -> list[int]:
+        """The token ids as Python integers."""
+        return unpack(self.packed())
+
+
+class PackedTokens(TokenIds):
+    """Token ids held as little-endian int32 bytes; the content of a block is its slice of them."""
+
+    __slots__ = ("data",)
+
+    def __init__(self, data: bytes) -> None:
+        if len(data) % TOKEN_BYTES:
+            raise ValueError(f"packed token ids take {TOKEN_BYTES} bytes each, got {len(data)} bytes")
+        self.data = data
+
+    @classmethod
+    def of(cls, token_ids: Iterable[int]) -> PackedTokens:
+        """Pack integers. Raises ValueError for an id that is negative or does not fit int32."""
+        return cls(pack(token_ids))
+
+    def __len__(self) -> int:
+        return len(self.data) // TOKEN_BYTES
+
+    def packed(self, start: int = 0, stop: int | None = None) -> bytes:
+        return self.data[start * TOKEN_BYTES : None if stop is None else stop * TOKEN_BYTES]
+
+    def contents(self, block_size: int) -> Sequence[Hashable]:
+        data, step = self.data, block_size * TOKEN_BYTES
+        return [data[i : i + step] for i in range(0, len(data) - step + 1, step)]
+
+
+class TraceTokens(TokenIds):
+    """Tokens of a trace that only names blocks: id `b` stands for the tokens b·unit, b·unit + 1, … b·unit + unit − 1.
+
+    Consecutive made-up tokens are fully told by the first of them, so wherever the block size divides the trace's
+    unit (or the unit divides it) a block's content is that one integer (or a tuple of them) and no token is ever made.
+    """
+
+    __slots__ = ("ids", "num_tokens", "unit")
+
+    def __init__(self, ids: Sequence[int], num_tokens: int, unit: int) -> None:
+        """`ids`: block ids front to back, the last one possibly partial; `unit`: tokens per id.
+
+        Raises ValueError where the count of ids contradicts `num_tokens`, or an id's tokens do not fit int32.
+        """
+        if len(ids) != -(-num_tokens // unit):
+            raise ValueError(f"{num_tokens} tokens need {-(-num_tokens // unit)} ids of {unit} tokens, got {len(ids)}")
+        if ids and (min(ids) < 0 or (max(ids) + 1) * unit - 1 > INT32_MAX):
+            raise ValueError(f"block ids must lie in 0..{(INT32_MAX + 1) // unit - 1} for their tokens to fit int32")
+        self.ids = ids
+        self.num_tokens = num_tokens
+        self.unit = unit
+
+    def __len__(self) -> int:
+        return self.num_tokens
+
+    def packed(self, start: int = 0, stop: int | None = None) -> bytes:
+        stop = self.num_tokens if stop is None else min(stop, self.num_tokens)
+        unit, tokens = self.unit, array("i")
+        for index in range(start // unit, -(-stop // unit)):
+            first = self.ids[index] * unit
+            low, high = max(start - index * unit, 0), min(stop - index * unit, unit)
+            tokens.extend(range(first + low, first + high))
+        return _little_endian(tokens)
+
+    def contents(self, block_size: int) -> Sequence[Hashable]:
+        unit, num_full = self.unit, self.num_tokens // block_size
+        if block_size == unit:
+            return self.ids if num_full == len(self.ids) else self.ids[:num_full]
+        if unit % block_size == 0:
+            heads = [h for b in self.ids for h in range(b * unit, (b + 1) * unit, block_size)]
+            del heads[num_full:]
+            return heads
+        if block_size % unit == 0:
+            k = block_size // unit
+            return [tuple(self.ids[i * k : (i + 1) * k]) for i in range(num_full)]
+        return PackedTokens(self.packed(0, num_full * block_size)).contents(block_size)
+
+
+def pack(token_ids: Iterable[int]) -> bytes:
+    """Pack integers as little-endian int32. Raises ValueError for an id that is negative or does not fit."""
+    try:
+        tokens = array("i", token_ids)
+    except OverflowError as error:
+        raise ValueError(f"token ids must lie in 0..{INT32_MAX} (int32): {error}") from None
+    if tokens and min(tokens) < 0:
+        raise ValueError(f"token ids must lie in 0..{INT32_MAX} (int32), got {min(tokens)}")
+    return _little_endian(tokens)
+
+
+def unpack(data: bytes) -> list[int]:
+    """The inverse of `pack`."""
+    tokens = array("i", data)
+    if sys.byteorder == "big":
+        tokens.byteswap()
+    return tokens.tolist()
+
+
+def _little_endian(tokens: array[int]) -> bytes:
+    if sys.byteorder == "big":
+        tokens.byteswap()
+    return tokens.tobytes()

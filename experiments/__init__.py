@@ -1,0 +1,1 @@
+"""The lab bench: every script that runs, measures and records. Nothing below imports this package."""

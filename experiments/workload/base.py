@@ -1,0 +1,66 @@
+"""What a workload is: a stream of requests, the same ones every time it is walked.
+
+Knows nothing of caches: block size, pool and policy come later.
+"""
+
+from __future__ import annotations
+
+import math
+from abc import ABC, abstractmethod
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from itertools import islice
+
+from cache.extra_keys import NO_EXTRA_KEYS, ExtraKeys
+from cache.tokens import TokenIds
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """One prompt: its token ids, its arrival in seconds from the start, and what is known of where it came from."""
+
+    tokens: TokenIds
+    arrival: float = 0.0
+    num_output_tokens: int = 0
+    session: str | None = None
+    turn: int = 0
+    category: str | None = None
+    extra_keys: ExtraKeys = NO_EXTRA_KEYS
+
+
+class Workload(ABC):
+    """Requests in file order. Subclasses stream them in `requests`; walking the workload twice gives them twice.
+
+    `granularity` is the number of tokens below which the workload cannot tell two prompts apart (1 for real tokens,
+    the trace's own block for traces of block hashes).
+    """
+
+    granularity: int = 1
+
+    def __init__(self, limit: int | None = None, time_scale: float = 1.0, seed: int = 0) -> None:
+        """`limit`: only the first so many requests; `time_scale`: arrivals are multiplied by it (0.5 = twice the load).
+
+        Raises ValueError for a negative limit or a time scale that is not a positive finite number.
+        """
+        if limit is not None and limit < 0:
+            raise ValueError(f"workload.limit must be 0 or more, or null for no limit, got {limit}")
+        if not (time_scale > 0 and math.isfinite(time_scale)):
+            raise ValueError(f"workload.time_scale must be a positive number, got {time_scale}")
+        self.limit = limit
+        self.time_scale = time_scale
+        self.seed = seed
+
+    def __iter__(self) -> Iterator[Request]:
+        for request in islice(self.requests(), self.limit):
+            yield request if self.time_scale == 1.0 else replace(request, arrival=request.arrival * self.time_scale)
+
+    @abstractmethod
+    def requests(self) -> Iterator[Request]:
+        """All requests from the start, before `limit` and `time_scale`."""
+
+    @abstractmethod
+    def fingerprint(self) -> str:
+        """SHA-256 (hex) of everything that decides the token ids: file contents or parameters, seed and limit.
+
+        Two records may only be compared where their fingerprints are equal.
+        """
