@@ -112,15 +112,20 @@ class TraceTokens(TokenIds):
         return PackedTokens(self.packed(0, num_full * block_size)).contents(block_size)
 
 
-def pack(token_ids: Iterable[int]) -> bytes:
-    """Pack integers as little-endian int32. Raises ValueError for an id that is negative or does not fit."""
+def int32(token_ids: Iterable[int]) -> array[int]:
+    """Token ids as an int32 array. Raises ValueError for an id that is negative or does not fit; nothing ever wraps."""
     try:
         tokens = array("i", token_ids)
     except OverflowError as error:
         raise ValueError(f"token ids must lie in 0..{INT32_MAX} (int32): {error}") from None
     if tokens and min(tokens) < 0:
         raise ValueError(f"token ids must lie in 0..{INT32_MAX} (int32), got {min(tokens)}")
-    return _little_endian(tokens)
+    return tokens
+
+
+def pack(token_ids: Iterable[int]) -> bytes:
+    """Integers as little-endian int32. Raises ValueError as `int32` does."""
+    return _little_endian(int32(token_ids))
 
 
 def unpack(data: bytes) -> list[int]:
