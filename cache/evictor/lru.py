@@ -1,0 +1,23 @@
+"""Least recently used: the candidate whose last request is longest ago, deeper first within one request.
+
+Source: Mattson, Gecsei, Slutz, Traiger, "Evaluation techniques for storage hierarchies", IBM Systems Journal 1970.
+O(log n) per candidate, O(1) per touched block.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Sequence
+
+from cache.access import Access
+from cache.evictor.ranked import DEEPEST, DEPTH_BITS, RankedEvictor
+
+
+class Lru(RankedEvictor):
+    """Rank: (index of the last request, deeper first)."""
+
+    def inserted(self, blocks: Sequence[int], depth: int, access: Access, keys: Sequence[Hashable]) -> None:
+        self.accessed(blocks, depth, access)
+
+    def accessed(self, blocks: Sequence[int], depth: int, access: Access) -> None:
+        first = (access.index << DEPTH_BITS) + DEEPEST - depth
+        self.ranks.update(zip(blocks, range(first, first - len(blocks), -1), strict=True))
