@@ -1,0 +1,1 @@
+"""Who owns which block: pools, reference counts, sharing. One allocator per file."""

@@ -1,0 +1,34 @@
+"""Paging without sharing: every sequence computes and owns all its blocks. The baseline of every comparison."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence as Items
+
+from cache.allocator.base import Allocator, Match
+from cache.errors import OutOfBlocks
+from cache.sequence import Sequence
+
+
+class Naive(Allocator):
+    """Finds nothing, keeps nothing."""
+
+    def find(self, seq: Sequence, limit: int) -> Match:
+        return Match([], 0, self.version)
+
+    def acquire(self, seq: Sequence, match: Match) -> None:
+        return
+
+    def promote(self, seq: Sequence, num_full: int) -> None:
+        seq.num_immutable_blocks = num_full
+
+    def release(self, blocks: Items[int]) -> None:
+        free = self._free
+        for block in reversed(blocks):
+            if not self._drop_ref(block):
+                free.append(block)
+
+    def evict(self, count: int) -> None:
+        raise OutOfBlocks("without sharing nothing is ever idle")
+
+    def clear(self) -> None:
+        return

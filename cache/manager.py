@@ -1,0 +1,231 @@
+"""The only class a scheduler sees: sequences in, block tables and slots out.
+
+One request's life, in token positions (B = block size):
+
+    allocate   [0, hit) is cached and shared · [hit, num_tokens) gets own blocks      all or nothing
+    promote    [0, computed) is computed: its full blocks become immutable and findable
+    append     [num_tokens, num_tokens + n) gets slots; a shared tail is copied first
+    fork       a twin owns the same blocks once more
+    free       every block loses one owner, exactly once
+
+Knows nothing of tensors: copy-on-write answers with (source, destination) block ids for the kernels to copy.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable
+from math import inf
+
+from cache.access import Access
+from cache.allocator.base import Allocator, Match
+from cache.errors import CacheInUse, MisuseError, OutOfBlocks, SequenceTooLarge
+from cache.sequence import Sequence
+from cache.tokens import int32
+
+BlockCopy = tuple[int, int]
+"""(source block, destination block)"""
+
+
+class CacheManager:
+    """Block tables of live sequences over one allocator."""
+
+    def __init__(self, allocator: Allocator, watermark: float = 0.0, weights_version: str = "") -> None:
+        """`watermark`: share of the pool that `can_allocate` keeps free for sequences already running.
+
+        Raises ValueError for a watermark outside [0, 1).
+        """
+        if not 0 <= watermark < 1:
+            raise ValueError(f"watermark must lie in [0, 1), got {watermark}")
+        self.allocator = allocator
+        self.block_size = allocator.block_size
+        self.weights_version = weights_version
+        self._reserve = 0 if allocator.num_blocks == inf else watermark * allocator.num_blocks
+        self._live: dict[int, Sequence] = {}
+        self._last_match: tuple[Sequence, Match] | None = None
+
+    # Asking
+
+    def num_blocks_for(self, num_tokens: int) -> int:
+        """Blocks that hold so many tokens."""
+        return -(-num_tokens // self.block_size)
+
+    def fits(self, seq: Sequence) -> bool:
+        """Whether the whole pool could ever hold this sequence."""
+        return self.num_blocks_for(seq.num_tokens) <= self.allocator.num_blocks
+
+    def can_allocate(self, seq: Sequence) -> bool:
+        """Whether `allocate` would succeed and leave the watermark untouched. Only new blocks cost anything."""
+        match = self._match(seq)
+        return self._num_new(seq, match) + self._reserve <= self.allocator.num_available - match.num_idle
+
+    def can_append(self, seq: Sequence, count: int = 1) -> bool:
+        """Whether `append` of so many tokens would succeed."""
+        return self._num_appended(seq, count) <= self.allocator.num_available
+
+    def ref_count(self, block: int) -> int:
+        """Sequences that own this block now; 0 for a free one and for one that is merely cached."""
+        return self.allocator.ref_count(block)
+
+    def slot_mapping(self, seq: Sequence, start: int, stop: int) -> list[int]:
+        """Slots (block id x block size + offset) of tokens `start` to `stop`.
+
+        Raises MisuseError where the sequence has no slots there.
+        """
+        if not 0 <= start <= stop <= len(seq.block_table) * self.block_size:
+            raise MisuseError(f"tokens {start}..{stop} have no slots: the sequence holds {len(seq.block_table)} blocks")
+        size, slots = self.block_size, list[int]()
+        for i in range(start // size, self.num_blocks_for(stop)):
+            base, first = seq.block_table[i] * size, i * size
+            slots.extend(range(base + max(start - first, 0), base + min(stop - first, size)))
+        return slots
+
+    # Doing
+
+    def allocate(self, seq: Sequence) -> int:
+        """Blocks for all tokens of the sequence; the longest cached prefix is shared instead of taken.
+
+        Returns the number of tokens that need not be computed: at most all but the last one. Raises SequenceTooLarge,
+        OutOfBlocks, ValueError for an empty sequence, MisuseError for one that holds blocks; each changes nothing.
+        """
+        if seq.num_tokens == 0:
+            raise ValueError("an empty sequence cannot be allocated: a model needs at least one token")
+        if not self.fits(seq):
+            raise SequenceTooLarge(
+                f"{seq.num_tokens} tokens need {self.num_blocks_for(seq.num_tokens)} blocks of {self.block_size}; "
+                f"the whole pool has {self.allocator.num_blocks}"
+            )
+        match = self._match(seq)
+        num_new, left = self._num_new(seq, match), self.allocator.num_available - match.num_idle
+        if num_new > left:
+            raise OutOfBlocks(f"{num_new} blocks are needed beside the shared ones, {left} are free or evictable")
+        self._last_match = None
+        self.allocator.acquire(seq, match)
+        seq.block_table += self.allocator.take(num_new)
+        seq.num_hit_blocks = len(match.blocks)
+        seq.num_computed_tokens = seq.num_hit_blocks * self.block_size
+        seq.allocated = True
+        self._live[id(seq)] = seq
+        return seq.num_computed_tokens
+
+    def append(self, seq: Sequence, token_ids: Iterable[int]) -> list[BlockCopy]:
+        """Slots for more tokens. Returns the block copies that must happen before anything is written to them.
+
+        Raises OutOfBlocks, or ValueError for an id outside int32; both change nothing.
+        """
+        self._must_be_live(seq)
+        tokens = int32(token_ids)
+        num_new = self._num_appended(seq, len(tokens))
+        if num_new > self.allocator.num_available:
+            raise OutOfBlocks(f"{num_new} blocks are needed, {self.allocator.num_available} are free or evictable")
+        blocks = self.allocator.take(num_new)
+        copies: list[BlockCopy] = []
+        if tokens and self._shares_tail(seq):
+            tail = seq.block_table.pop()
+            copies.append((tail, blocks[0]))
+            self.allocator.release([tail])
+        seq.block_table += blocks
+        seq.extend(tokens)
+        return copies
+
+    def truncate(self, seq: Sequence, num_tokens: int) -> None:
+        """Take back appended tokens (rejected drafts) from position `num_tokens` on, and the blocks only they used.
+
+        Raises MisuseError where that would cut into the prompt or into what is already immutable.
+        """
+        self._must_be_live(seq)
+        floor = max(len(seq.prompt), seq.num_immutable_blocks * self.block_size)
+        if not floor <= num_tokens <= seq.num_tokens:
+            raise MisuseError(f"cannot cut to {num_tokens} tokens: only {floor}..{seq.num_tokens} can be taken back")
+        keep = self.num_blocks_for(num_tokens)
+        self.allocator.release(seq.block_table[keep:])
+        del seq.block_table[keep:]
+        seq.cut(num_tokens, self.block_size)
+        seq.num_computed_tokens = min(seq.num_computed_tokens, num_tokens)
+
+    def promote_to_immutable(self, seq: Sequence, num_computed_tokens: int) -> None:
+        """The first `num_computed_tokens` tokens have their K and V: full blocks among them can be found from now on.
+
+        Only committed tokens may be named here. Raises MisuseError for a number that shrinks or exceeds the sequence.
+        """
+        self._must_be_live(seq)
+        if not seq.num_computed_tokens <= num_computed_tokens <= seq.num_tokens:
+            raise MisuseError(
+                f"{num_computed_tokens} computed tokens: must lie in {seq.num_computed_tokens}..{seq.num_tokens}"
+            )
+        seq.num_computed_tokens = num_computed_tokens
+        self.allocator.promote(seq, num_computed_tokens // self.block_size)
+
+    def fork(self, seq: Sequence, access: Access | None = None) -> Sequence:
+        """A twin that owns every block once more; whoever first writes to a shared tail gets a copy of it."""
+        self._must_be_live(seq)
+        twin = seq.twin(access or seq.access)
+        self.allocator.share(twin.block_table)
+        self._live[id(twin)] = twin
+        return twin
+
+    def free(self, seq: Sequence) -> None:
+        """Give up every block, exactly once. Full computed blocks stay cached until room is needed."""
+        self._must_be_live(seq)
+        del self._live[id(seq)]
+        self.allocator.release(seq.block_table)
+        seq.allocated = False
+        seq.block_table = []
+        seq.num_immutable_blocks = seq.num_computed_tokens = 0
+        seq.node, seq.root, seq.sealed = None, None, False
+
+    def set_weights_version(self, version: str) -> None:
+        """New weights: nothing cached so far can hit again, and live sequences cache nothing more."""
+        if version != self.weights_version:
+            self.weights_version = version
+            self._last_match = None
+            for seq in self._live.values():
+                seq.sealed = True
+
+    def reset(self) -> None:
+        """Forget every cached block: a provably cold cache. Raises CacheInUse while sequences hold blocks."""
+        if self._live:
+            raise CacheInUse(f"the cache cannot be reset: {len(self._live)} sequences hold blocks; free them first")
+        self._last_match = None
+        self.allocator.clear()
+
+    def check_integrity(self) -> None:
+        """Raise AssertionError where tables, reference counts, index and evictor disagree. Scans everything."""
+        owned: Counter[int] = Counter()
+        for seq in self._live.values():
+            assert len(set(seq.block_table)) == len(seq.block_table), "a sequence owns one block twice"
+            assert len(seq.block_table) == self.num_blocks_for(seq.num_tokens), "a table does not fit its tokens"
+            assert seq.num_immutable_blocks * self.block_size <= seq.num_computed_tokens, "immutable but not computed"
+            owned.update(seq.block_table)
+        self.allocator.check_integrity(owned)
+
+    # Inside
+
+    def _must_be_live(self, seq: Sequence) -> None:
+        if self._live.get(id(seq)) is not seq:
+            raise MisuseError("this sequence holds no blocks here: it was never allocated, or freed already")
+
+    def _match(self, seq: Sequence) -> Match:
+        if id(seq) in self._live:
+            raise MisuseError("this sequence holds blocks already")
+        root = seq.extra_keys.encode(self.weights_version)
+        if self._last_match is not None:
+            known, match = self._last_match
+            if known is seq and match.version == self.allocator.version and seq.root == root:
+                return match
+        if seq.root != root:
+            seq.root, seq.node = root, None
+        limit = 0 if seq.skip_lookup else (seq.num_tokens - 1) // self.block_size
+        match = self.allocator.find(seq, limit)
+        self._last_match = seq, match
+        return match
+
+    def _num_new(self, seq: Sequence, match: Match) -> int:
+        return self.num_blocks_for(seq.num_tokens) - len(match.blocks)
+
+    def _shares_tail(self, seq: Sequence) -> bool:
+        return seq.num_tokens % self.block_size != 0 and self.allocator.ref_count(seq.block_table[-1]) > 1
+
+    def _num_appended(self, seq: Sequence, count: int) -> int:
+        grown = self.num_blocks_for(seq.num_tokens + count) - len(seq.block_table)
+        return grown + (count > 0 and self._shares_tail(seq))

@@ -1,0 +1,108 @@
+"""One sequence as the cache sees it: its token ids, its block table, and how far it is computed and cached.
+
+    tokens      0 ────────── hit ────────── computed ────────── num_tokens
+    blocks      [ cached, shared, immutable ][ own, mutable … ][ tail, partly filled ]
+    freed by      whoever drops the last reference                the sequence alone
+
+Knows nothing of where blocks come from; only the manager and its allocator write to it.
+"""
+
+from __future__ import annotations
+
+from array import array
+from collections.abc import Hashable
+from typing import Any
+
+from cache.access import Access
+from cache.extra_keys import NO_EXTRA_KEYS, ExtraKeys
+from cache.tokens import TokenIds, pack, unpack
+
+
+class Sequence:
+    """A prompt and what was appended to it.
+
+    `skip_lookup` computes everything although it may be cached (prompt log-probabilities need every position) but
+    still caches the result.
+    """
+
+    __slots__ = (
+        "_appended", "_contents", "access", "allocated", "block_table", "extra_keys", "keys", "node",
+        "num_computed_tokens", "num_hit_blocks", "num_immutable_blocks", "prompt", "root", "sealed", "skip_lookup",
+    )  # fmt: skip
+
+    def __init__(
+        self,
+        prompt: TokenIds,
+        access: Access,
+        extra_keys: ExtraKeys = NO_EXTRA_KEYS,
+        skip_lookup: bool = False,
+    ) -> None:
+        self.prompt = prompt
+        self.access = access
+        self.extra_keys = extra_keys
+        self.skip_lookup = skip_lookup
+        self._appended: array[int] = array("i")
+        self._contents: list[Hashable] | None = None
+        self.allocated = False
+        self.block_table: list[int] = []
+        self.num_hit_blocks = 0
+        self.num_immutable_blocks = 0
+        self.num_computed_tokens = 0
+        self.sealed = False
+        """True once nothing more of this sequence may be cached (its weights are gone, or its key is taken)."""
+        self.root: bytes | None = None
+        """The encoded extra keys under which it was allocated."""
+        self.keys: list[Hashable] = []
+        """Chained keys of its full blocks, as far as somebody asked for them."""
+        self.node: Any = None
+        """The allocator's own mark of where the immutable part ends."""
+
+    @property
+    def num_tokens(self) -> int:
+        """Prompt and appended tokens."""
+        return len(self.prompt) + len(self._appended)
+
+    def contents(self, block_size: int) -> list[Hashable]:
+        """Contents of its full blocks; computed once, extended as it grows."""
+        if self._contents is None:
+            self._contents = list(self.prompt.contents(block_size))
+        for i in range(len(self._contents), self.num_tokens // block_size):
+            self._contents.append(self.packed(i * block_size, (i + 1) * block_size))
+        return self._contents
+
+    def packed(self, start: int, stop: int) -> bytes:
+        """Tokens `start` to `stop` as little-endian int32."""
+        n = len(self.prompt)
+        head = self.prompt.packed(start, min(stop, n)) if start < n else b""
+        return head + pack(self._appended[max(start - n, 0) : max(stop - n, 0)])
+
+    def token_ids(self) -> list[int]:
+        """All its token ids as integers."""
+        return unpack(self.packed(0, self.num_tokens))
+
+    def extend(self, token_ids: array[int]) -> None:
+        """Add tokens (`tokens.int32`); the manager calls this once the slots for them are there."""
+        self._appended.extend(token_ids)
+
+    def cut(self, num_tokens: int, block_size: int) -> None:
+        """Forget the appended tokens from `num_tokens` on."""
+        del self._appended[num_tokens - len(self.prompt) :]
+        del self.keys[num_tokens // block_size :]
+        if self._contents is not None:
+            del self._contents[num_tokens // block_size :]
+
+    def twin(self, access: Access) -> Sequence:
+        """A copy that shares nothing mutable with this one."""
+        other = Sequence(self.prompt, access, self.extra_keys, self.skip_lookup)
+        other._appended = self._appended[:]
+        other._contents = None if self._contents is None else self._contents[:]
+        other.allocated = self.allocated
+        other.num_hit_blocks = self.num_hit_blocks
+        other.num_immutable_blocks = self.num_immutable_blocks
+        other.num_computed_tokens = self.num_computed_tokens
+        other.sealed = self.sealed
+        other.root = self.root
+        other.node = self.node
+        other.block_table = self.block_table[:]
+        other.keys = self.keys[:]
+        return other
