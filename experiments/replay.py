@@ -1,0 +1,152 @@
+"""Instant replay: one request at a time, from a cold cache, through the real match, allocate, promote and free.
+
+    python -m experiments.replay workload=mooncake evictor=lru block_size=512 num_blocks=10000
+    python -m experiments.replay sweep=quick
+
+Accounting: a prompt of L tokens has floor(L/B) full blocks, of which at most floor((L-1)/B) may hit; output tokens are
+not inserted; compulsory misses count; a request that needs more blocks than the pool has is refused, counted, and
+changes nothing.
+
+Knows nothing of time: arrivals are only handed to the policy.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from math import inf
+from time import perf_counter
+from typing import Any
+
+from cache.access import Access
+from cache.future import Future
+from cache.manager import CacheManager
+from cache.sequence import Sequence
+from experiments.ceiling import InfiniteCache
+from experiments.errors import UserError
+from experiments.workload.base import Request, Workload
+
+Row = dict[str, Any]
+SAMPLE_STEP = 1.02
+"""The time series has a row whenever the number of requests has grown by 2 %: some 350 rows for any trace."""
+
+
+def replay(workload: Workload, manager: CacheManager, log: Callable[[Row], None] = lambda row: None) -> Row:
+    """Replay a workload through a cold manager; returns the metrics, hands rows of the time series to `log`.
+
+    Rates: `token_hit_rate` = hit tokens / prompt tokens, `block_hit_rate` = hit blocks / full blocks,
+    `request_hit_rate` = requests with at least one hit / requests served. `ceiling_*` is what an infinite cache would
+    have hit on the requests served; `recomputed_prefix_tokens_per_request` is the difference, in tokens per request.
+    Raises UserError where the workload is empty or no request fits.
+    """
+    allocator, size = manager.allocator, manager.block_size
+    _show_future(workload, manager)
+    infinite, series = InfiniteCache(), Series(manager, log)
+    served = refused = prompt_tokens = full_blocks = hit_blocks = hit_requests = ceiling_blocks = peak = 0
+    smallest: float = inf
+    start = perf_counter()
+    for index, request in enumerate(workload):
+        seq = Sequence(request.tokens, access_of(request, index), request.extra_keys)
+        if not manager.fits(seq):
+            refused += 1
+            smallest = min(smallest, manager.num_blocks_for(seq.num_tokens))
+            continue
+        manager.allocate(seq)
+        length, hits = seq.num_tokens, seq.num_hit_blocks
+        peak = max(peak, allocator.num_in_use)
+        served += 1
+        prompt_tokens += length
+        full_blocks += length // size
+        hit_blocks += hits
+        hit_requests += hits > 0
+        ceiling_blocks += min(infinite.observe(seq.root or b"", seq.contents(size)), (length - 1) // size)
+        manager.promote_to_immutable(seq, length)
+        series.sample(index, request.arrival, prompt_tokens, hit_blocks * size)
+        manager.free(seq)
+    seconds = perf_counter() - start
+    if not served:
+        _explain_nothing_served(refused, smallest, manager)
+    return {
+        "requests": served + refused,
+        "refused": refused,
+        "prompt_tokens": prompt_tokens,
+        "full_blocks": full_blocks,
+        "hit_blocks": hit_blocks,
+        "hit_tokens": hit_blocks * size,
+        "block_hit_rate": hit_blocks / full_blocks if full_blocks else 0.0,
+        "token_hit_rate": hit_blocks * size / prompt_tokens,
+        "request_hit_rate": hit_requests / served,
+        "recomputed_prefix_tokens_per_request": (ceiling_blocks - hit_blocks) * size / served,
+        "evictions": allocator.stats.evictions,
+        "unreachable_blocks": allocator.count_unreachable(),
+        "peak_blocks_in_use": peak,
+        "ceiling_hit_blocks": ceiling_blocks,
+        "ceiling_block_hit_rate": ceiling_blocks / full_blocks if full_blocks else 0.0,
+        "ceiling_token_hit_rate": ceiling_blocks * size / prompt_tokens,
+        "seconds": seconds,
+        "requests_per_second": served / seconds,
+        "blocks_per_second": full_blocks / seconds,
+    }
+
+
+def access_of(request: Request, index: int) -> Access:
+    """What a policy may know of a request."""
+    return Access(index, request.arrival, len(request.tokens), request.session, request.turn, request.category)
+
+
+class Series:
+    """The time series, sampled: cumulative and windowed hit rate, water level, evictions, ages in requests."""
+
+    def __init__(self, manager: CacheManager, log: Callable[[Row], None]) -> None:
+        self._manager, self._log = manager, log
+        self._next = 0.0
+        self._before = (0, 0, 0, 0, 0, 0)
+
+    def sample(self, index: int, time: float, prompt_tokens: int, hit_tokens: int) -> None:
+        """Log a row if one is due; called while the request still holds its blocks."""
+        if index < self._next:
+            return
+        self._next = (index + 1) * SAMPLE_STEP
+        allocator, stats = self._manager.allocator, self._manager.allocator.stats
+        now = (prompt_tokens, hit_tokens, stats.evictions, stats.evicted_age, stats.hits, stats.hit_age)
+        prompt, hit, evictions, evicted_age, hits, hit_age = (
+            new - old for new, old in zip(now, self._before, strict=True)
+        )
+        self._before = now
+        free = allocator.num_free
+        self._log(
+            {
+                "request": index,
+                "time": time,
+                "hit_rate": hit_tokens / prompt_tokens,
+                "window_hit_rate": hit / prompt if prompt else None,
+                "used_blocks": allocator.num_in_use,
+                "cached_blocks": allocator.num_idle,
+                "free_blocks": None if free == inf else int(free),
+                "evictions": stats.evictions,
+                "age_at_hit": hit_age / hits if hits else None,
+                "age_at_eviction": evicted_age / evictions if evictions else None,
+            }
+        )
+
+
+def _show_future(workload: Workload, manager: CacheManager) -> None:
+    evictor, size = manager.allocator.evictor, manager.block_size
+    if evictor is None or not evictor.needs_future:
+        return
+    evictor.foresee(
+        Future(
+            (request.extra_keys.encode(manager.weights_version), request.tokens.contents(size))
+            if manager.num_blocks_for(len(request.tokens)) <= manager.allocator.num_blocks
+            else None
+            for request in workload
+        )
+    )
+
+
+def _explain_nothing_served(refused: int, smallest: float, manager: CacheManager) -> None:
+    if not refused:
+        raise UserError("the workload has no requests: check workload.path and workload.limit")
+    raise UserError(
+        f"the pool is smaller than any request: num_blocks={manager.allocator.num_blocks} of {manager.block_size} "
+        f"tokens, but the smallest of {refused} requests needs {smallest} blocks. Raise num_blocks."
+    )
