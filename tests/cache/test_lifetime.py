@@ -1,0 +1,319 @@
+"""FIELD: who owns a block, when it is given back, and what every operation may cost."""
+
+from __future__ import annotations
+
+import random
+
+import pytest
+from support.conf import build
+
+from cache.access import Access
+from cache.allocator.hash_chain import HashChain
+from cache.allocator.naive import Naive
+from cache.errors import MisuseError, OutOfBlocks, PolicyError, SequenceTooLarge
+from cache.evictor.lru import Lru
+from cache.manager import CacheManager
+from cache.sequence import Sequence
+from cache.tokens import PackedTokens
+
+
+def manager(num_blocks: float = 8, block_size: int = 4, **options: object) -> CacheManager:
+    return CacheManager(HashChain(num_blocks, block_size, build("hasher", "builtin"), Lru()), **options)  # type: ignore[arg-type]
+
+
+def sequence(tokens: object, index: int = 0, **options: object) -> Sequence:
+    return Sequence(PackedTokens.of(tokens), Access(index), **options)  # type: ignore[arg-type]
+
+
+def finish(cache: CacheManager, seq: Sequence) -> None:
+    cache.promote_to_immutable(seq, seq.num_tokens)
+    cache.free(seq)
+
+
+def test_shared_blocks_cost_nothing_and_the_watermark_tells_the_truth() -> None:
+    cache = manager(num_blocks=4)
+    first = sequence(range(13))
+    cache.allocate(first)
+    cache.promote_to_immutable(first, 13)
+    assert cache.allocator.num_free == 0
+    second = sequence([*range(12)])
+    assert not cache.can_allocate(second), "its last block must be computed anew and there is none"
+    cache.free(first)
+    assert cache.can_allocate(second)
+    assert not cache.can_allocate(sequence(range(100, 117)))
+    assert CacheManager(cache.allocator, watermark=0.5).can_allocate(sequence(range(100, 108)))
+    assert not CacheManager(cache.allocator, watermark=0.5).can_allocate(sequence(range(100, 109)))
+
+
+def test_idle_blocks_of_the_matched_prefix_are_not_counted_twice() -> None:
+    cache = manager(num_blocks=4)
+    first = sequence(range(16))
+    cache.allocate(first)
+    finish(cache, first)
+    assert cache.allocator.num_available == 4
+    longer = sequence(range(17))
+    assert not cache.can_allocate(longer)
+
+
+def test_allocation_is_all_or_nothing() -> None:
+    cache = manager(num_blocks=4)
+    held = sequence(range(9))
+    cache.allocate(held)
+    before = (cache.allocator.num_free, cache.allocator.num_in_use)
+    with pytest.raises(OutOfBlocks, match="2 blocks are needed"):
+        cache.allocate(sequence(range(50, 58)))
+    assert (cache.allocator.num_free, cache.allocator.num_in_use) == before
+    cache.check_integrity()
+
+
+def test_a_sequence_larger_than_the_pool_is_refused_with_the_sizes() -> None:
+    with pytest.raises(SequenceTooLarge, match="33 tokens need 9 blocks of 4; the whole pool has 8"):
+        manager().allocate(sequence(range(33)))
+
+
+def test_an_empty_sequence_is_refused() -> None:
+    with pytest.raises(ValueError, match="at least one token"):
+        manager().allocate(sequence([]))
+
+
+def test_nothing_is_evicted_while_free_blocks_remain() -> None:
+    cache = manager(num_blocks=4)
+    for i in range(4):
+        cache.allocate(seq := sequence([i] * 4, i))
+        finish(cache, seq)
+    assert cache.allocator.stats.evictions == 0
+    cache.allocate(sequence([9] * 4, 9))
+    assert cache.allocator.stats.evictions == 1
+
+
+def test_an_evicted_block_loses_its_key_before_it_is_used_again() -> None:
+    cache = manager(num_blocks=1)
+    cache.allocate(seq := sequence([1] * 4))
+    finish(cache, seq)
+    cache.allocate(seq := sequence([2] * 4))
+    assert not cache.allocator.find(sequence_ready(cache, [1] * 5), 1).blocks
+
+
+def sequence_ready(cache: CacheManager, tokens: list[int]) -> Sequence:
+    seq = sequence(tokens)
+    cache.can_allocate(seq)
+    return seq
+
+
+def test_what_was_asked_is_asked_again_if_the_cache_changed_before_it_was_done() -> None:
+    cache = manager(num_blocks=3)
+    cache.allocate(first := sequence(range(4)))
+    finish(cache, first)
+    cache.allocate(other := sequence([7] * 4, 1))
+    waiting = sequence(range(5), 2)
+    assert cache.can_allocate(waiting)
+    cache.append(other, [7] * 8)  # evicts what `waiting` had matched
+    cache.free(other)
+    assert cache.allocate(waiting) == 0
+    cache.check_integrity()
+
+
+def test_release_happens_exactly_once() -> None:
+    cache = manager()
+    seq = sequence(range(5))
+    with pytest.raises(MisuseError, match="never allocated"):
+        cache.free(seq)
+    cache.allocate(seq)
+    with pytest.raises(MisuseError, match="already"):
+        cache.allocate(seq)
+    cache.free(seq)
+    for operation in (
+        cache.free,
+        cache.fork,
+        lambda s: cache.append(s, [1]),
+        lambda s: cache.promote_to_immutable(s, 5),
+    ):
+        with pytest.raises(MisuseError):
+            operation(seq)
+
+
+def test_a_preempted_sequence_finds_its_own_blocks_again() -> None:
+    cache = manager()
+    cache.allocate(seq := sequence(range(6)))
+    cache.promote_to_immutable(seq, 6)
+    cache.append(seq, [6, 7, 8])
+    cache.promote_to_immutable(seq, 9)
+    cache.free(seq)
+    assert cache.allocate(seq) == 8
+    cache.check_integrity()
+
+
+def test_a_fork_shares_everything_and_copies_a_shared_tail_before_it_is_written() -> None:
+    cache = manager()
+    cache.allocate(parent := sequence(range(6)))
+    cache.promote_to_immutable(parent, 6)
+    child = cache.fork(parent)
+    assert child.block_table == parent.block_table
+    assert [cache.ref_count(b) for b in parent.block_table] == [2, 2]
+    shared_tail = parent.block_table[1]
+    copies = cache.append(child, [100])
+    assert copies == [(shared_tail, child.block_table[1])]
+    assert cache.append(parent, [200]) == [], "the parent is the tail's only owner again"
+    assert child.block_table[0] == parent.block_table[0]
+    cache.check_integrity()
+
+
+def test_a_fork_at_a_block_boundary_copies_nothing() -> None:
+    cache = manager()
+    cache.allocate(parent := sequence(range(8)))
+    cache.promote_to_immutable(parent, 8)
+    child = cache.fork(parent)
+    assert cache.append(child, [1]) == []
+    assert child.block_table[:2] == parent.block_table
+
+
+def test_two_prompts_computed_at_once_end_in_one_cached_block() -> None:
+    cache = manager()
+    cache.allocate(a := sequence(range(5)))
+    cache.allocate(b := sequence(range(5), 1))
+    duplicate = b.block_table[0]
+    cache.promote_to_immutable(a, 5)
+    cache.promote_to_immutable(b, 5)
+    assert b.block_table[0] == a.block_table[0]
+    assert cache.ref_count(duplicate) == 0
+    assert cache.ref_count(a.block_table[0]) == 2
+    cache.check_integrity()
+
+
+def test_only_committed_tokens_can_be_found() -> None:
+    cache = manager()
+    cache.allocate(seq := sequence(range(4)))
+    cache.promote_to_immutable(seq, 4)
+    cache.append(seq, [50, 51, 52, 53])  # a draft, rejected after two tokens
+    cache.truncate(seq, 6)
+    cache.append(seq, [60, 61])
+    cache.promote_to_immutable(seq, 8)
+    cache.free(seq)
+    assert cache.allocate(sequence([*range(4), 50, 51, 52, 53, 0], 1)) == 4
+    assert cache.allocate(sequence([*range(4), 50, 51, 60, 61, 0], 2)) == 8
+
+
+def test_what_is_immutable_or_prompt_cannot_be_taken_back() -> None:
+    cache = manager()
+    cache.allocate(seq := sequence(range(6)))
+    cache.append(seq, [6, 7, 8])
+    cache.promote_to_immutable(seq, 8)
+    with pytest.raises(MisuseError, match=r"only 8\.\.9"):
+        cache.truncate(seq, 7)
+
+
+def test_a_request_that_skips_the_lookup_still_caches_what_it_computes() -> None:
+    cache = manager()
+    cache.allocate(seq := sequence(range(9), skip_lookup=True))
+    finish(cache, seq)
+    again = sequence(range(9), 1, skip_lookup=True)
+    assert cache.allocate(again) == 0
+    finish(cache, again)
+    assert cache.allocate(sequence(range(9), 2)) == 8
+
+
+def test_the_whole_cached_prefix_is_found_before_a_chunk_is_sized() -> None:
+    cache = manager(num_blocks=64)
+    cache.allocate(seq := sequence(range(101)))
+    finish(cache, seq)
+    assert cache.allocate(sequence(range(101), 1)) == 100
+
+
+def test_slots_are_block_times_size_plus_offset() -> None:
+    cache = manager()
+    cache.allocate(seq := sequence(range(10)))
+    table = seq.block_table
+    assert cache.slot_mapping(seq, 0, 10) == [table[i // 4] * 4 + i % 4 for i in range(10)]
+    assert cache.slot_mapping(seq, 3, 6) == [table[0] * 4 + 3, table[1] * 4, table[1] * 4 + 1]
+    assert cache.slot_mapping(seq, 4, 4) == []
+    with pytest.raises(MisuseError, match="have no slots"):
+        cache.slot_mapping(seq, 0, 13)
+
+
+def test_token_ids_outside_int32_are_refused_and_never_wrapped() -> None:
+    cache = manager()
+    cache.allocate(seq := sequence([1]))
+    for bad in (2**31, -1, 2**40):
+        with pytest.raises(ValueError, match="int32"):
+            cache.append(seq, [bad])
+        with pytest.raises(ValueError, match="int32"):
+            PackedTokens.of([bad])
+    assert seq.num_tokens == 1
+
+
+@pytest.mark.parametrize("bad", [0, -1, 2.5])
+def test_a_pool_or_block_of_no_size_is_refused(bad: float) -> None:
+    with pytest.raises(ValueError, match="num_blocks"):
+        Naive(bad, 4)
+    with pytest.raises(ValueError, match="block_size"):
+        Naive(4, bad)  # type: ignore[arg-type]
+
+
+def test_an_unbounded_pool_never_evicts() -> None:
+    cache = manager(num_blocks=float("inf"), watermark=0.1)
+    for i in range(50):
+        seq = sequence([i] * 40, i)
+        assert cache.can_allocate(seq)
+        cache.allocate(seq)
+        finish(cache, seq)
+    assert cache.allocator.stats.evictions == 0
+    assert cache.allocator.num_idle == 500
+
+
+def test_a_policy_that_chooses_a_block_in_use_is_caught() -> None:
+    class Rogue(Lru):
+        def victims(self, count, uncover):  # type: ignore[no-untyped-def]
+            uncover(self.rogue)
+
+    evictor = Rogue()
+    cache = CacheManager(HashChain(2, 4, build("hasher", "builtin"), evictor))
+    cache.allocate(seq := sequence(range(4)))
+    cache.promote_to_immutable(seq, 4)
+    evictor.rogue = seq.block_table[0]
+    cache.allocate(idle := sequence([5] * 4))
+    finish(cache, idle)
+    with pytest.raises(PolicyError, match="Rogue chose block"):
+        cache.allocate(sequence([6] * 4))
+
+
+def test_two_thousand_requests_leave_the_pool_as_it_was() -> None:
+    cache, draw = manager(num_blocks=200), random.Random(7)
+    live: list[Sequence] = []
+    for i in range(2000):
+        seq = sequence([draw.randrange(3) for _ in range(draw.randrange(1, 60))], i)
+        while not cache.can_allocate(seq):
+            cache.free(live.pop(draw.randrange(len(live))))
+        cache.allocate(seq)
+        cache.promote_to_immutable(seq, draw.randrange(seq.num_computed_tokens, seq.num_tokens + 1))
+        live.append(seq)
+        if draw.random() < 0.2:
+            live.append(cache.fork(seq))
+        if i % 100 == 0:
+            cache.check_integrity()
+    for seq in live:
+        cache.free(seq)
+    assert cache.allocator.num_in_use == 0
+    assert cache.allocator.num_available == 200
+    cache.reset()
+    assert cache.allocator.num_free == 200
+
+
+def test_work_per_request_does_not_grow_with_the_pool() -> None:
+    class Counting(list):  # type: ignore[type-arg]
+        walks = 0
+
+        def __iter__(self):  # type: ignore[no-untyped-def]
+            Counting.walks += 1
+            return super().__iter__()
+
+    cache = manager(num_blocks=5000)
+    for i in range(1200):
+        cache.allocate(seq := sequence([i] * 16, i))
+        finish(cache, seq)
+    for name in ("_refs", "_free", "_nodes", "_parents", "_num_children", "_last_access"):
+        setattr(cache.allocator, name, Counting(getattr(cache.allocator, name)))
+    for i in range(1200, 1300):
+        cache.allocate(seq := sequence([i] * 16, i))
+        finish(cache, seq)
+    assert cache.allocator.stats.evictions > 0
+    assert Counting.walks == 0, "an operation walked over the whole pool"

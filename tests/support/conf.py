@@ -1,0 +1,38 @@
+"""The yaml files under conf, one at a time or composed as a run would compose them."""
+
+from __future__ import annotations
+
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+from hydra import compose, initialize_config_dir
+from hydra.utils import instantiate
+from omegaconf import DictConfig, OmegaConf
+
+CONF = Path(__file__).parents[2] / "conf"
+
+
+def options(group: str) -> list[str]:
+    """Every yaml of a group, so that a new file is under test the moment it exists."""
+    return sorted(path.stem for path in (CONF / group).glob("*.yaml"))
+
+
+def composed(*overrides: str, config_name: str = "replay") -> DictConfig:
+    with initialize_config_dir(str(CONF), version_base="1.3"):
+        return compose(config_name, overrides=list(overrides))
+
+
+@cache
+def node(group: str, option: str) -> DictConfig:
+    """One yaml of a group, beside the keys of the primary config that it may interpolate."""
+    return OmegaConf.create({"seed": 0, group: OmegaConf.load(CONF / group / f"{option}.yaml")})
+
+
+def build(group: str, option: str) -> Any:
+    """The object that `group=option` names."""
+    return instantiate(node(group, option)[group])
+
+
+ONLINE_EVICTORS = [name for name in options("evictor") if name != "belady"]
+"""Policies that need no future and so can run under any traffic."""
