@@ -136,6 +136,16 @@ class Allocator(ABC):
     def clear(self) -> None:
         """Forget every cached block; only called when none is in use."""
 
+    def is_cached(self, block: int) -> bool:
+        """Whether a lookup could find this block."""
+        return False
+
+    def state(self, block: int) -> str:
+        """`free`, `mutable` (owned, not findable), `immutable` (owned, findable) or `idle` (findable, no owner)."""
+        if self.is_cached(block):
+            return "immutable" if self.ref_count(block) else "idle"
+        return "mutable" if self.ref_count(block) else "free"
+
     def count_unreachable(self) -> int:
         """Cached blocks that no lookup can reach since an ancestor was evicted. Scans the pool."""
         return 0

@@ -166,6 +166,9 @@ class HashChain(Allocator):
         self.num_idle = 0
         self.version += 1
 
+    def is_cached(self, block: int) -> bool:
+        return block < len(self._nodes) and self._nodes[block] is not None
+
     def count_unreachable(self) -> int:
         if self.leaf_only:
             return 0
