@@ -40,12 +40,14 @@ class Workload(ABC):
     def __init__(self, limit: int | None = None, time_scale: float = 1.0, seed: int = 0) -> None:
         """`limit`: only the first so many requests; `time_scale`: arrivals are multiplied by it (0.5 = twice the load).
 
-        Raises ValueError for a negative limit or a time scale that is not a positive finite number.
+        Raises ValueError for a negative limit or seed, or a time scale that is not a positive finite number.
         """
         if limit is not None and limit < 0:
             raise ValueError(f"workload.limit must be 0 or more, or null for no limit, got {limit}")
         if not (time_scale > 0 and math.isfinite(time_scale)):
             raise ValueError(f"workload.time_scale must be a positive number, got {time_scale}")
+        if seed < 0:
+            raise ValueError(f"workload.seed must be 0 or more, got {seed}")
         self.limit = limit
         self.time_scale = time_scale
         self.seed = seed

@@ -1,0 +1,30 @@
+"""Made-up token ids and skewed choices for the generators, the same in every process for the same seed.
+
+Every stream of numbers is named by the seed and a few integers, so drawing more of one never shifts another.
+
+Knows nothing of requests.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+
+def stream(seed: int, *name: int) -> np.random.Generator:
+    """The random numbers called `name` under `seed`, from their beginning. Raises ValueError for a negative seed."""
+    if seed < 0:
+        raise ValueError(f"workload.seed must be 0 or more, got {seed}")
+    return np.random.default_rng([seed, *name])
+
+
+def random_tokens(rng: np.random.Generator, count: int, vocab_size: int) -> bytes:
+    """`count` uniform ids below `vocab_size`, as packed int32."""
+    return rng.integers(vocab_size, size=count).astype("<i4").tobytes()
+
+
+def zipf(count: int, exponent: float) -> NDArray[np.float64]:
+    """Probability of item i proportional to 1 / (i + 1)^exponent; 0 is uniform."""
+    weights: NDArray[np.float64] = np.arange(1, count + 1, dtype=np.float64) ** -exponent
+    weights /= weights.sum()
+    return weights

@@ -1,0 +1,34 @@
+"""Rows of a trace: types whose ranges are checked while decoding, so that an error names the line and the field.
+
+JSON's NaN and Infinity are no JSON and are refused as malformed; numbers beyond a float are out of range.
+
+Knows nothing of tokens or requests.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Annotated, TypeVar
+
+import msgspec
+
+from experiments.workload.files import TraceFile
+
+Count = Annotated[int, msgspec.Meta(ge=0)]
+Length = Annotated[int, msgspec.Meta(ge=1)]
+Time = Annotated[float, msgspec.Meta(ge=0)]
+
+Row = TypeVar("Row")
+
+
+def json_lines(file: TraceFile, row_type: type[Row], legend: str = "") -> Iterator[tuple[int, Row]]:
+    """Line number and row of every line. Raises UserError for a line that is not a `row_type`.
+
+    `legend` follows the error, to explain fields that have no names.
+    """
+    decode = msgspec.json.Decoder(row_type).decode
+    for number, line in file.lines():
+        try:
+            yield number, decode(line)
+        except (msgspec.DecodeError, UnicodeDecodeError) as error:
+            raise file.problem(number, f"{error}{legend}") from None

@@ -1,0 +1,78 @@
+"""Generator: prompts that begin with one of a few long prefixes and end in something of their own.
+
+Models an application with several system prompts, or questions about a set of documents: which prefix comes next
+follows Zipf's law, as popularity tends to. Arrivals are Poisson. All tokens are uniform random ids.
+
+Knows nothing of sessions: every request stands alone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from cache.tokens import PackedTokens
+from experiments.workload.base import Request, Workload
+from experiments.workload.checks import check_at_least
+from experiments.workload.fingerprint import fingerprint
+from experiments.workload.randomness import random_tokens, stream, zipf
+
+
+class SharedPrefix(Workload):
+    """`num_requests` prompts of `prefix_tokens` shared and `suffix_tokens` unique tokens each."""
+
+    def __init__(
+        self,
+        num_requests: int = 1000,
+        num_prefixes: int = 20,
+        prefix_tokens: int = 1024,
+        suffix_tokens: int = 128,
+        zipf_exponent: float = 1.0,
+        output_tokens: int = 128,
+        request_rate: float = 2.0,
+        vocab_size: int = 49152,
+        limit: int | None = None,
+        time_scale: float = 1.0,
+        seed: int = 0,
+    ) -> None:
+        """`zipf_exponent`: 0 makes all prefixes equally popular; `request_rate`: mean requests per second.
+
+        Raises ValueError for an argument out of range.
+        """
+        super().__init__(limit, time_scale, seed)
+        check_at_least(1, num_requests=num_requests, num_prefixes=num_prefixes, vocab_size=vocab_size)
+        check_at_least(0, prefix_tokens=prefix_tokens, zipf_exponent=zipf_exponent, output_tokens=output_tokens)
+        check_at_least(1, suffix_tokens=suffix_tokens)
+        check_at_least(1e-9, request_rate=request_rate)
+        self.num_requests = num_requests
+        self.num_prefixes = num_prefixes
+        self.prefix_tokens = prefix_tokens
+        self.suffix_tokens = suffix_tokens
+        self.zipf_exponent = zipf_exponent
+        self.output_tokens = output_tokens
+        self.request_rate = request_rate
+        self.vocab_size = vocab_size
+
+    def requests(self) -> Iterator[Request]:
+        prefixes: dict[int, bytes] = {}
+        popularity = zipf(self.num_prefixes, self.zipf_exponent)
+        choose, gaps = stream(self.seed, 0), stream(self.seed, 1)
+        arrival = 0.0
+        for index in range(self.num_requests):
+            which = int(choose.choice(self.num_prefixes, p=popularity))
+            if which not in prefixes:
+                prefixes[which] = random_tokens(stream(self.seed, 2, which), self.prefix_tokens, self.vocab_size)
+            suffix = random_tokens(stream(self.seed, 3, index), self.suffix_tokens, self.vocab_size)
+            tokens = PackedTokens(prefixes[which] + suffix)
+            yield Request(tokens, arrival, self.output_tokens, category=f"prefix-{which}")
+            arrival += float(gaps.exponential(1 / self.request_rate))
+
+    def fingerprint(self) -> str:
+        return fingerprint(
+            self,
+            num_requests=self.num_requests,
+            num_prefixes=self.num_prefixes,
+            prefix_tokens=self.prefix_tokens,
+            suffix_tokens=self.suffix_tokens,
+            zipf_exponent=self.zipf_exponent,
+            vocab_size=self.vocab_size,
+        )

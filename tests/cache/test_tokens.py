@@ -1,0 +1,99 @@
+"""Both encodings of token ids tell blocks apart exactly as the ids do."""
+
+from __future__ import annotations
+
+import struct
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from cache.tokens import INT32_MAX, PackedTokens, TraceTokens, pack, unpack
+
+ids32 = st.lists(st.integers(0, INT32_MAX), max_size=40)
+
+
+@given(ids32)
+def test_packing_is_little_endian_int32_and_reversible(ids):
+    assert pack(ids) == struct.pack(f"<{len(ids)}i", *ids)
+    assert unpack(pack(ids)) == ids == PackedTokens.of(ids).tolist()
+
+
+@pytest.mark.parametrize("bad", [-1, 2**31, 2**32, 2**32 + 5, 2**70])
+def test_ids_outside_int32_are_refused_and_never_wrap(bad):
+    with pytest.raises(ValueError, match="int32"):
+        PackedTokens.of([1, bad, 2])
+
+
+def test_bytes_that_are_no_whole_ids_are_refused():
+    with pytest.raises(ValueError, match="4 bytes"):
+        PackedTokens(b"12345")
+
+
+@given(ids32, st.integers(1, 9))
+def test_packed_contents_are_the_full_blocks(ids, block_size):
+    blocks = [ids[i : i + block_size] for i in range(0, len(ids) - block_size + 1, block_size)]
+    assert [unpack(content) for content in PackedTokens.of(ids).contents(block_size)] == blocks
+
+
+@st.composite
+def traces(draw):
+    """Two sequences over few ids, so that equal blocks are common, of one unit."""
+    unit = draw(st.integers(1, 12))
+    ids = st.lists(st.integers(0, 3), min_size=1, max_size=8)
+
+    def sequence():
+        named = draw(ids)
+        return TraceTokens(named, len(named) * unit - draw(st.integers(0, unit - 1)), unit)
+
+    return sequence(), sequence()
+
+
+@given(traces(), st.integers(1, 30))
+def test_trace_contents_are_equal_exactly_where_the_made_up_tokens_are(pair, block_size):
+    # Dividing, divided by, and coprime to the unit are all among the block sizes.
+    lazy = [content for tokens in pair for content in tokens.contents(block_size)]
+    real = [content for tokens in pair for content in PackedTokens(tokens.packed()).contents(block_size)]
+    assert len(lazy) == len(real)
+    for i in range(len(lazy)):
+        for j in range(len(lazy)):
+            assert (lazy[i] == lazy[j]) == (real[i] == real[j])
+            assert lazy[i] != lazy[j] or hash(lazy[i]) == hash(lazy[j])
+
+
+@given(traces(), st.integers(0, 40), st.integers(0, 40))
+def test_a_slice_of_packed_tokens_is_a_slice_of_the_tokens(pair, start, stop):
+    tokens = pair[0]
+    start = min(start, len(tokens))
+    stop = min(max(start, stop), len(tokens))
+    assert unpack(tokens.packed(start, stop)) == tokens.tolist()[start:stop]
+    assert len(tokens.tolist()) == len(tokens)
+
+
+@pytest.mark.parametrize("kind", [list, tuple, lambda ids: range(ids[0], ids[-1] + 1)], ids=["list", "tuple", "range"])
+@pytest.mark.parametrize("block_size", [2, 4, 8, 6])
+def test_any_sequence_of_ids_will_do(kind, block_size):
+    tokens = TraceTokens(kind([3, 4, 5]), 11, 4)
+    expected = TraceTokens([3, 4, 5], 11, 4)
+    assert list(tokens.contents(block_size)) == list(expected.contents(block_size))
+    assert tokens.packed() == expected.packed()
+
+
+@pytest.mark.parametrize(("num_ids", "num_tokens"), [(0, 1), (1, 0), (2, 16), (1, 17), (3, 32)])
+def test_a_count_of_ids_that_contradicts_the_tokens_is_refused(num_ids, num_tokens):
+    with pytest.raises(ValueError, match="ids of 16 tokens"):
+        TraceTokens([0] * num_ids, num_tokens, 16)
+
+
+def test_block_ids_are_refused_where_their_tokens_would_leave_int32():
+    assert TraceTokens([2**27 - 1], 16, 16).tolist()[-1] == INT32_MAX
+    for bad in (2**27, -1, 2**70):
+        with pytest.raises(ValueError, match="int32"):
+            TraceTokens([bad], 16, 16)
+
+
+def test_no_tokens_have_no_blocks():
+    for tokens in (PackedTokens.of([]), TraceTokens([], 0, 16)):
+        assert len(tokens) == 0
+        assert list(tokens.contents(16)) == []
+        assert tokens.packed() == b""
