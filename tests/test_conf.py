@@ -29,9 +29,11 @@ def test_every_option_composes_and_instantiates(
 
 
 @pytest.mark.parametrize("option", options("sweep"))
-def test_every_sweep_is_a_grid_in_a_file_whose_first_line_is_its_command(option: str) -> None:
+def test_every_sweep_is_a_grid_in_a_file_whose_first_comment_is_its_command(option: str) -> None:
     path = CONF / "sweep" / f"{option}.yaml"
-    assert f"sweep={option}" in path.read_text("utf-8").splitlines()[0]
+    package, command, *_ = path.read_text("utf-8").splitlines()
+    assert package == "# @package _global_", "Hydra reads the package from the very first line"
+    assert command.endswith(f"sweep={option}")
     assert OmegaConf.load(path).hydra.sweeper.params
 
 
