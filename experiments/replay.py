@@ -17,15 +17,23 @@ from math import inf
 from time import perf_counter
 from typing import Any
 
+import hydra
+from hydra.utils import instantiate
+from omegaconf import DictConfig
+
 from cache.access import Access
 from cache.future import Future
 from cache.manager import CacheManager
 from cache.sequence import Sequence
 from experiments.ceiling import InfiniteCache
+from experiments.cli import cli
 from experiments.errors import UserError
+from experiments.job import Result, run_job
+from experiments.pool import resolve_num_blocks
 from experiments.workload.base import Request, Workload
 
 Row = dict[str, Any]
+
 SAMPLE_STEP = 1.02
 """The time series has a row whenever the number of requests has grown by 2 %: some 350 rows for any trace."""
 
@@ -150,3 +158,40 @@ def _explain_nothing_served(refused: int, smallest: float, manager: CacheManager
         f"the pool is smaller than any request: num_blocks={manager.allocator.num_blocks} of {manager.block_size} "
         f"tokens, but the smallest of {refused} requests needs {smallest} blocks. Raise num_blocks."
     )
+
+
+def replay_job(cfg: DictConfig, log: Callable[[Row], None]) -> Result:
+    """One job of `conf/replay.yaml`: build what the yaml names, replay, and say under which conditions."""
+    from experiments.plots.series import draw_series
+
+    workload: Workload = instantiate(cfg.workload)
+    block_size = checked_block_size(cfg.block_size)
+    cfg = cfg.copy()
+    asked, cfg.num_blocks = cfg.num_blocks, resolve_num_blocks(cfg.num_blocks, block_size, workload)
+    manager = CacheManager(instantiate(cfg.allocator))
+    conditions = {
+        "workload_fingerprint": workload.fingerprint(),
+        "block_size": block_size,
+        "num_blocks": cfg.num_blocks,
+        "pool": str(asked),
+        "pool_tokens": cfg.num_blocks * block_size,
+        "seed": cfg.seed,
+    }
+    return Result(conditions | replay(workload, manager, log), draw=draw_series)
+
+
+def checked_block_size(asked: object) -> int:
+    """Tokens per block. Raises UserError for anything but a positive integer."""
+    if not isinstance(asked, int) or asked < 1:
+        raise UserError(f"block_size={asked} is no block size: give a positive number of tokens (block_size=16).")
+    return asked
+
+
+@hydra.main(version_base="1.3", config_path="../conf", config_name="replay")
+def main(cfg: DictConfig) -> None:
+    """One run, or one job of a sweep."""
+    run_job(cfg, replay_job)
+
+
+if __name__ == "__main__":
+    cli(main)

@@ -1,0 +1,142 @@
+"""One job from config to record: skip it if it is done, run it, track it, write it down.
+
+`main` of an experiment hands its config and a function over to `run_job`; the function measures, and knows nothing of
+folders, trackers or sweeps. This module knows nothing of what is measured.
+"""
+
+from __future__ import annotations
+
+import sys
+import traceback
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from hydra.core.hydra_config import HydraConfig
+from hydra.types import RunMode
+from hydra.utils import instantiate
+from omegaconf import DictConfig, OmegaConf
+
+from experiments.atomic import json_file, json_line, plain, write_whole
+from experiments.cli import describe, stop
+from experiments.environment import environment
+from experiments.record import FAILED, RecordWriter, Row, is_finished
+from experiments.show import show_metrics
+from experiments.tracker.base import Tracker
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+Draw = Callable[[Sequence[Row], Row], "Mapping[str, Figure]"]
+"""(time series, metrics) → figures by file name."""
+
+
+@dataclass(frozen=True, slots=True)
+class Result:
+    """What a job measured. `draw` is only called where plots are wanted."""
+
+    metrics: Row
+    tables: Mapping[str, Sequence[Row]] = field(default_factory=dict)
+    draw: Draw | None = None
+
+
+Job = Callable[[DictConfig, Callable[[Row], None]], Result]
+"""Measures; hands rows of a time series to its second argument."""
+
+
+def run_job(cfg: DictConfig, job: Job) -> str:
+    """Run one job of a single run or a sweep; returns "finished", "skipped" or "failed".
+
+    `metrics` gain the choice of every config group ("evictor": "lru"). A single run prints them, as the last line of
+    standard output, and ends the process where it fails; a job of a sweep is silent, and leaves `failed.json`.
+    """
+    hydra = HydraConfig.get()
+    folder, swept = Path(hydra.runtime.output_dir), hydra.mode == RunMode.MULTIRUN
+    try:
+        config: Any = OmegaConf.to_container(cfg, resolve=True, throw_on_missing=True)
+        if swept and not config.get("record", {}).get("redo") and is_finished(folder, config):
+            return "skipped"
+        metrics = _run(cfg, config, job, folder)
+    except Exception as error:
+        note_failure(folder, error)
+        if not swept:
+            stop(error)
+        return "failed"
+    if not swept:
+        show_metrics(metrics, folder)
+        sys.stderr.flush()
+        print(json_line(metrics))
+    return "finished"
+
+
+def note_failure(folder: Path, error: BaseException) -> None:
+    """Leave the reason in the folder, if it can be written at all."""
+    text = "".join(traceback.format_exception(error))
+    with suppress(OSError):
+        write_whole(folder / FAILED, json_file({"error": describe(error), "traceback": text}))
+
+
+def chosen() -> dict[str, str]:
+    """The option of every config group that describes the run: {"evictor": "lru", ...}."""
+    groups = sorted(HydraConfig.get().runtime.choices.items())
+    return {
+        group: choice
+        for group, choice in groups
+        if choice is not None
+        and "/" not in group
+        and not group.startswith("hydra")
+        and group not in ("sweep", "tracker")
+    }
+
+
+def _run(cfg: DictConfig, config: Row, job: Job, folder: Path) -> Row:
+    hydra = HydraConfig.get()
+    group = (hydra.runtime.choices.get("sweep") or "multirun") if hydra.mode == RunMode.MULTIRUN else None
+    name = str(folder.relative_to(Path(hydra.sweep.dir).resolve())) if group else folder.name
+    series: list[Row] = []
+    record = RecordWriter(folder, config)
+    record.begin()
+    tracker: Tracker = instantiate(cfg.tracker)
+    with tracker:
+        tracker.start(folder, name, group, config)
+
+        def log(row: Row) -> None:
+            row = plain(row)
+            series.append(row)
+            tracker.log(row)
+
+        result = job(cfg, log)
+        metrics = plain({**chosen(), **result.metrics})
+        tables = {"results": [metrics], **result.tables}
+        for table, rows in tables.items():
+            record.add_table(table, rows)
+        record.add_table("series", series)
+        plots = _draw(record, result, series, metrics) if config.get("record", {}).get("plots") else []
+        record.add("environment.json", json_file(_provenance(metrics, config, list(hydra.overrides.task))))
+        tracker.finish(metrics, tables, plots)
+    record.commit(metrics)
+    return dict(metrics)
+
+
+def _draw(record: RecordWriter, result: Result, series: Sequence[Row], metrics: Row) -> list[Path]:
+    if result.draw is None:
+        return []
+    from experiments.plots.style import render
+
+    plots = []
+    for name, figure in result.draw(series, metrics).items():
+        for suffix, data in render(figure).items():
+            plots.append(record.add(f"{name}.{suffix}", data))
+    return plots
+
+
+def _provenance(metrics: Row, config: Row, overrides: list[str]) -> Row:
+    keys = ("workload_fingerprint", "num_blocks")
+    return {
+        **environment(),
+        **{key: metrics[key] for key in keys if key in metrics},
+        "seed": config.get("seed"),
+        "overrides": overrides,
+    }

@@ -1,0 +1,1 @@
+"""Figures that can go into a paper: one for a run, three for a sweep."""

@@ -1,0 +1,141 @@
+"""One look for all figures: the same colour and marker for a policy everywhere, labels beside the lines.
+
+The colours are Okabe and Ito's, which colour-blind readers can tell apart. Imports matplotlib only when called.
+
+Knows nothing of what the lines mean.
+"""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Iterable, Sequence
+from contextlib import AbstractContextManager
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+BLUE, ORANGE, GREEN, PINK = "#0072B2", "#E69F00", "#009E73", "#CC79A7"
+RED, SKY, BROWN, VIOLET = "#D55E00", "#56B4E9", "#8C510A", "#5E3C99"
+GREY, BLACK = "#6E6E6E", "#000000"
+RC: Any = {
+    "font.size": 9.5,
+    "axes.titlesize": 10,
+    "axes.titleweight": "bold",
+    "axes.spines.top": False,
+    "axes.spines.right": False,
+    "axes.grid": True,
+    "grid.color": "#E4E4E4",
+    "grid.linewidth": 0.7,
+    "axes.axisbelow": True,
+    "lines.linewidth": 1.7,
+    "lines.markersize": 5,
+    "svg.hashsalt": "pagelab",
+    "figure.facecolor": "white",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Look:
+    """How one policy is drawn."""
+
+    color: str
+    marker: str
+    dashes: str = "-"
+
+
+FAMILIAR = {
+    "lru": Look(BLUE, "o"),
+    "fifo": Look(ORANGE, "s"),
+    "lfu": Look(GREEN, "^"),
+    "random": Look(PINK, "D"),
+    "belady": Look(GREY, "", "--"),
+    "no sharing": Look(BLACK, "x", ":"),
+}
+OTHERS = [Look(color, marker) for marker in "vP<>" for color in (RED, SKY, BROWN, VIOLET)]
+
+
+def looks(policies: Iterable[str]) -> dict[str, Look]:
+    """A look for each policy: fixed for familiar ones, by name for new ones; nothing to edit when one is added."""
+    names = sorted(set(policies))
+    fresh = [name for name in names if name not in FAMILIAR]
+    return {name: FAMILIAR.get(name) or OTHERS[fresh.index(name) % len(OTHERS)] for name in names}
+
+
+def paper() -> AbstractContextManager[None]:
+    """Everything drawn within looks alike."""
+    import matplotlib
+
+    return matplotlib.rc_context(RC)
+
+
+def panels(
+    num_columns: int, num_rows: int = 1, width: float = 3.0, height: float = 3.1, **kwargs: Any
+) -> tuple[Figure, list[Axes]]:
+    """A figure with a row (or rows) of axes; sizes in inches per panel."""
+    from matplotlib.backends.backend_agg import FigureCanvasAgg
+    from matplotlib.figure import Figure
+
+    figure = Figure(figsize=(width * num_columns + 1.2, height * num_rows + 0.3), layout="constrained")
+    FigureCanvasAgg(figure)
+    axes = figure.subplots(num_rows, num_columns, squeeze=False, **kwargs)
+    return figure, list(axes.flat)
+
+
+def label_ends(axes: Axes, labels: Sequence[tuple[str, float, float, str]], size: float = 9.0) -> None:
+    """Write (text, x, y, colour) beside the right end of its line, pushed apart so that none covers another."""
+    if not labels:
+        return
+    figure = axes.figure
+    low, high = axes.get_ylim()
+    extent = axes.get_window_extent()
+    gap = (high - low) * (size * 1.2 * figure.dpi / 72) / extent.height
+    ordered = sorted(labels, key=lambda label: label[2])
+    wanted = [y for _, _, y, _ in ordered]
+    for (text, x, y, color), place in zip(ordered, spread(wanted, gap), strict=True):
+        line = {"arrowstyle": "-", "color": color, "linewidth": 0.6, "shrinkA": 0, "shrinkB": 3}
+        axes.annotate(
+            text,
+            xy=(x, y),
+            xytext=(1.03, (place - low) / (high - low)),
+            textcoords="axes fraction",
+            color=color,
+            fontsize=size,
+            va="center",
+            annotation_clip=False,
+            arrowprops=line,
+        )
+
+
+def spread(places: Sequence[float], gap: float) -> list[float]:
+    """Ascending places moved as little as needed to lie at least `gap` apart."""
+    groups: list[list[float]] = []  # [centre, members]
+    for place in places:
+        groups.append([place, 1])
+        while len(groups) > 1:
+            (below, n), (above, m) = groups[-2], groups[-1]
+            if above - below >= gap * (n + m) / 2:
+                break
+            groups[-2:] = [[(below * n + above * m) / (n + m), n + m]]
+    return [centre + gap * (index - (members - 1) / 2) for centre, members in groups for index in range(int(members))]
+
+
+def render(figure: Figure) -> dict[str, bytes]:
+    """The figure as "png" (200 dpi) and "svg"; the same figure gives the same bytes."""
+    files = {}
+    with paper():
+        for suffix, metadata in (("png", {"Software": None}), ("svg", {"Date": None})):
+            buffer = io.BytesIO()
+            figure.savefig(buffer, format=suffix, dpi=200, metadata=metadata)
+            files[suffix] = buffer.getvalue()
+    return files
+
+
+def thousands(count: float) -> str:
+    """1,234,567 as "1.2 M"."""
+    for unit, size in (("G", 1e9), ("M", 1e6), ("k", 1e3)):
+        if count >= size:
+            return f"{count / size:.3g} {unit}"
+    return f"{count:.0f}"

@@ -1,0 +1,48 @@
+"""Tables for people, on standard error: standard output belongs to the JSON line.
+
+Knows nothing of files or plots.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from rich.console import Console
+from rich.table import Table
+
+
+def show_metrics(metrics: dict[str, Any], folder: Path) -> None:
+    """One run: every metric and its value."""
+    table = Table(title=None, show_header=False, box=None, pad_edge=False)
+    for key, value in metrics.items():
+        table.add_row(key, readable(key, value))
+    console = Console(stderr=True, highlight=False)
+    console.print(table)
+    console.print(f"record: {folder}", soft_wrap=True)
+
+
+def show_table(title: str, columns: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
+    """Rows of ready-made text; a row of a single cell is a heading, which starts a new section."""
+    table = Table(title=title, title_justify="left", title_style="bold")
+    for index, column in enumerate(columns):
+        table.add_column(column, justify="left" if index == 0 else "right")
+    for row in rows:
+        if len(row) == 1:
+            table.add_section()
+            table.add_row(f"[bold]{row[0]}[/bold]")
+        else:
+            table.add_row(*row)
+    Console(stderr=True, highlight=False).print(table)
+
+
+def readable(key: str, value: Any) -> str:
+    """A metric as people write it: rates in percent, counts in groups of three digits."""
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        return str(value)
+    if key.endswith("_rate"):
+        return f"{value:.2%}"
+    if isinstance(value, int):
+        return str(value) if key in ("seed", "block_size") else f"{value:,}"
+    return f"{value:,.3f}" if value < 1000 else f"{value:,.0f}"

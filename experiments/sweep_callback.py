@@ -1,0 +1,149 @@
+"""What a sweep has beyond its jobs: a fixed folder, progress, and a report at the end.
+
+Hydra calls it by name from `conf/lab.yaml`, whatever the launcher; in workers it only marks that a job ended.
+
+Knows nothing of the experiment, save that `report` can read its records.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+from hydra.core.global_hydra import GlobalHydra
+from hydra.core.override_parser.overrides_parser import OverridesParser
+from hydra.core.utils import JobReturn, JobStatus
+from hydra.experimental.callback import Callback
+from hydra.types import RunMode
+from hydra.utils import instantiate
+from omegaconf import DictConfig, OmegaConf, open_dict, read_write
+
+from experiments.atomic import json_line
+from experiments.cli import stop
+from experiments.record import FAILED
+from experiments.report import Report, write_report
+from experiments.sweep_names import SweepPlan, job_folder
+from experiments.sweep_progress import Marks, ProgressThread
+
+SHOWN = 5
+"""Failures told in full; the rest is counted."""
+
+OmegaConf.register_new_resolver("job_folder", job_folder, replace=True)  # for conf/lab.yaml
+
+
+class SweepCallback(Callback):
+    """Follows one sweep from its first to its last job."""
+
+    def __init__(self) -> None:
+        self._plan: SweepPlan | None = None
+        self._progress: ProgressThread | None = None
+
+    def __getstate__(self) -> dict[str, Any]:
+        """What goes to a worker: nothing."""
+        return {"_plan": None, "_progress": None}
+
+    def on_multirun_start(self, config: DictConfig, **kwargs: Any) -> None:
+        """Fix the folder before any job is named, then watch it."""
+        try:
+            parser = OverridesParser.create(config_loader=GlobalHydra.instance().config_loader())
+            self._plan = SweepPlan(config, parser)
+            _fix_folder(config, self._plan)
+            marks = Marks(Path(config.hydra.sweep.dir))
+            marks.reset()
+            self._progress = ProgressThread(self._plan.name, self._plan.num_jobs, marks)
+            self._progress.start()
+        except Exception as error:
+            stop(error)  # Hydra would turn it into a warning and go on
+
+    def on_job_end(self, config: DictConfig, job_return: JobReturn, **kwargs: Any) -> None:
+        """Mark how the job ended, where it ran."""
+        if config.hydra.mode != RunMode.MULTIRUN:
+            return
+        status = "failed"
+        if job_return.status == JobStatus.COMPLETED:
+            status = job_return.return_value if isinstance(job_return.return_value, str) else "finished"
+        Marks(Path(config.hydra.sweep.dir)).leave(str(config.hydra.job.num), status, config.hydra.runtime.output_dir)
+
+    def on_multirun_end(self, config: DictConfig, **kwargs: Any) -> None:
+        """Write the report, say what failed, print the JSON line; exits with 1 where a job failed."""
+        assert self._plan is not None
+        assert self._progress is not None
+        self._progress.stop()
+        try:
+            failed = _finish(config, self._plan)
+        except Exception as error:
+            stop(error)
+        if failed:
+            sys.exit(1)
+
+
+def _fix_folder(config: DictConfig, plan: SweepPlan) -> None:
+    """Every job composes its config anew: what must be the same for all goes into its overrides."""
+    with read_write(config), open_dict(config):
+        overrides = config.hydra.overrides.hydra
+        if not any(text.lstrip("+").startswith("hydra.sweep.dir=") for text in overrides):
+            config.hydra.sweep.dir = str(Path(config.hydra.sweep.dir) / plan.folder)
+            overrides.append(f"hydra.sweep.dir={_quoted(config.hydra.sweep.dir)}")
+        keys = ",".join(_quoted(key) for key in plan.fixed_keys)
+        overrides.append(f"hydra.job.config.override_dirname.exclude_keys=[{keys}]")
+
+
+def _quoted(text: str) -> str:
+    escaped = text.replace("\\", "\\\\").replace("'", "\\'")
+    return f"'{escaped}'"
+
+
+def _finish(config: DictConfig, plan: SweepPlan) -> int:
+    sweep_folder = Path(config.hydra.sweep.dir).resolve()
+    marks = Marks(sweep_folder)
+    ended = marks.folders()
+    marks.remove()
+    failed = ended.get("failed", [])
+    good = [*ended.get("finished", []), *ended.get("skipped", [])]
+    lost = plan.num_jobs - sum(map(len, ended.values()))
+    files: list[Path] = []
+    for folder in sorted({path.parent for path in good}):
+        report = write_report(folder)
+        files += report.files
+        if ended.get("finished"):
+            _track(config, plan, folder, report)
+        report.show()
+    _tell_failures(failed, lost, sweep_folder)
+    summary = {
+        "jobs": plan.num_jobs,
+        "finished": len(ended.get("finished", [])),
+        "skipped": len(ended.get("skipped", [])),
+        "failed": len(failed) + lost,
+        "folder": str(sweep_folder),
+        "report": [str(path) for path in files],
+    }
+    sys.stderr.flush()
+    print(json_line(summary))
+    return len(failed) + lost
+
+
+def _track(config: DictConfig, plan: SweepPlan, folder: Path, report: Report) -> None:
+    """One more tracked run beside those of the jobs: the table and the plots of all of them."""
+    tracker = instantiate(config.tracker)
+    settings: Any = OmegaConf.to_container(config, resolve=False)
+    settings.pop("hydra", None)
+    with tracker:
+        tracker.start(folder, "report", plan.name, settings)
+        tracker.finish(report.summary(), {"report": report.rows()}, report.plots)
+
+
+def _tell_failures(failed: Iterable[Path], lost: int, sweep_folder: Path) -> None:
+    failed = list(failed)
+    for folder in failed[:SHOWN]:
+        try:
+            reason = json.loads((folder / FAILED).read_text("utf-8"))["error"]
+        except (OSError, ValueError, KeyError):
+            reason = "the reason could not be written"
+        print(f"failed: {folder.relative_to(sweep_folder)}: {reason}", file=sys.stderr)
+    if len(failed) > SHOWN:
+        print(f"failed: {len(failed) - SHOWN} more; each folder holds its {FAILED}", file=sys.stderr)
+    if lost:
+        print(f"failed: {lost} more jobs left no mark, most likely because the disk is full", file=sys.stderr)
