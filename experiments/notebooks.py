@@ -19,7 +19,7 @@ FOLDER = Path(__file__).parents[1] / "notebooks"
 
 def execute(path: Path, timeout: int = 120) -> nbformat.NotebookNode:
     """The notebook with its outputs, run in the notebooks' folder. Raises CellExecutionError where a cell fails."""
-    notebook = nbformat.read(path, as_version=4)
+    notebook: nbformat.NotebookNode = nbformat.read(path, as_version=4)  # type: ignore[no-untyped-call]
     NotebookClient(notebook, timeout=timeout, resources={"metadata": {"path": str(path.parent)}}).execute()
     for cell in notebook.cells:
         cell.metadata.pop("execution", None)  # time stamps would make every run a change
@@ -42,7 +42,7 @@ def main() -> None:
             print(f"{path.name}: failed\n{error}", file=sys.stderr)
             continue
         if options.write:
-            nbformat.write(notebook, path)
+            nbformat.write(notebook, path)  # type: ignore[no-untyped-call]
         print(f"{path.name}: {perf_counter() - start:.1f} s")
     sys.exit(1 if failed else 0)
 

@@ -1,0 +1,1 @@
+"""Model-side rooms: today the tokenizer and its chat template."""

@@ -162,9 +162,5 @@ class Allocator(ABC):
     def _grow(self, count: int) -> None:
         """`count` blocks are used for the first time: make room for what is kept per block."""
 
-    def _drop_ref(self, block: int) -> int:
-        refs = self._refs[block] - 1
-        if refs < 0:
-            raise MisuseError(f"block {block} was released more often than it was taken")
-        self._refs[block] = refs
-        return refs
+    def _released_too_often(self, block: int) -> MisuseError:
+        return MisuseError(f"block {block} was released more often than it was taken")

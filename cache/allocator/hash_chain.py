@@ -135,9 +135,14 @@ class HashChain(Allocator):
 
     def release(self, blocks: Items[int]) -> None:
         nodes, num_children, leaf_only = self._nodes, self._num_children, self.leaf_only
+        refs = self._refs
         self.version += 1
         for block in reversed(blocks):
-            if self._drop_ref(block):
+            left = refs[block] - 1
+            if left < 0:
+                raise self._released_too_often(block)
+            refs[block] = left
+            if left:
                 continue
             if nodes[block] is None:
                 self._free.append(block)

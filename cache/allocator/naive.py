@@ -22,9 +22,12 @@ class Naive(Allocator):
         seq.num_immutable_blocks = num_full
 
     def release(self, blocks: Items[int]) -> None:
-        free = self._free
+        free, refs = self._free, self._refs
         for block in reversed(blocks):
-            if not self._drop_ref(block):
+            refs[block] -= 1
+            if refs[block] < 0:
+                raise self._released_too_often(block)
+            if not refs[block]:
                 free.append(block)
 
     def evict(self, count: int) -> None:

@@ -70,13 +70,16 @@ class RankedEvictor(Evictor):
             if entries.get(block) != entry:
                 continue
             del entries[block]
-            del ranks[block]
-            chosen.append(block)
-            parent = uncover(block)
-            if parent >= 0:
-                entry = ranks[parent] << BLOCK_BITS | parent
-                entries[parent] = entry
-                heappush(heap, entry)
+            while block >= 0:
+                del ranks[block]
+                chosen.append(block)
+                block = uncover(block)
+                if block >= 0:
+                    entry = ranks[block] << BLOCK_BITS | block
+                    if len(chosen) == count or (heap and heap[0] < entry):
+                        entries[block] = entry
+                        heappush(heap, entry)
+                        break  # else the uncovered parent is itself the lowest: no need to pass it through the heap
         return chosen
 
     def candidates(self) -> set[int]:

@@ -151,7 +151,7 @@ def judge(name: str, prompts: list[Prompt], victims: list[Prompt]) -> Any:
         return choice
 
     def next_use(prefix: Prompt) -> int:
-        return next((i for i in range(clock[0] + 1, len(prompts)) if prompts[i][: len(prefix)] == prefix), len(prompts))
+        return next((i for i in range(clock[0], len(prompts)) if prompts[i][: len(prefix)] == prefix), len(prompts))
 
     clock = [0]
 
