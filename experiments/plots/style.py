@@ -72,12 +72,13 @@ def paper() -> AbstractContextManager[None]:
 
 
 def panels(
-    num_columns: int, num_rows: int = 1, width: float = 3.0, height: float = 3.1, **kwargs: Any
+    num_columns: int, num_rows: int = 1, width: float | None = None, height: float = 3.1, **kwargs: Any
 ) -> tuple[Figure, list[Axes]]:
-    """A figure with a row (or rows) of axes; sizes in inches per panel."""
+    """A figure with a row (or rows) of axes; sizes in inches per panel (by default a lone one is twice as wide)."""
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
 
+    width = width or (6.0 if num_columns == 1 else 3.0)
     figure = Figure(figsize=(width * num_columns + 1.2, height * num_rows + 0.3), layout="constrained")
     FigureCanvasAgg(figure)
     axes = figure.subplots(num_rows, num_columns, squeeze=False, **kwargs)
@@ -93,7 +94,8 @@ def label_ends(axes: Axes, labels: Sequence[tuple[str, float, float, str]], size
     extent = axes.get_window_extent()
     gap = (high - low) * (size * 1.2 * figure.dpi / 72) / extent.height
     ordered = sorted(labels, key=lambda label: label[2])
-    wanted = [y for _, _, y, _ in ordered]
+    last = len(ordered) - 1
+    wanted = [min(y, high - gap * (last - index)) for index, (_, _, y, _) in enumerate(ordered)]  # none above the axes
     for (text, x, y, color), place in zip(ordered, spread(wanted, gap), strict=True):
         line = {"arrowstyle": "-", "color": color, "linewidth": 0.6, "shrinkA": 0, "shrinkB": 3}
         axes.annotate(

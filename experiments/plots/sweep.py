@@ -18,6 +18,10 @@ if TYPE_CHECKING:
 MOST_PANELS = 3
 RATE = "token_hit_rate"
 CEILING = "ceiling_token_hit_rate"
+WORTH_CLOSING = 0.01
+"""A gap between LRU and Belady below this (in hit rate) says nothing about a policy and is left out."""
+FAR_BELOW = -1.0
+"""Shares of the gap below this are drawn at the edge, with an arrow."""
 
 
 def draw_sweep(frame: DataFrame) -> dict[str, Figure]:
@@ -34,8 +38,9 @@ def draw_sweep(frame: DataFrame) -> dict[str, Figure]:
         wide = finite.groupby("pool_group").filter(lambda group: group.block_size.nunique() > 1)
         if len(wide):
             figures["hit_rate_by_block_size"] = _by_block_size(wide)
-        if frame[~frame.policy.isin(["lru", "belady"])].gap_closed.notna().any():
-            figures["gap_closed"] = _gap_closed(frame)
+        contested = _contested(frame)
+        if len(contested):
+            figures["gap_closed"] = _gap_closed(contested)
     return figures
 
 
@@ -66,11 +71,21 @@ def _by_block_size(frame: DataFrame) -> Figure:
     return figure
 
 
-def _gap_closed(frame: DataFrame) -> Figure:
+def _contested(frame: DataFrame) -> DataFrame:
+    """Rows of policies between the two where there is a gap worth closing."""
+    by = ["block_size", "pool_group"]
+    ends = frame.pivot_table(index=by, columns="policy", values=RATE)
+    if not {"lru", "belady"} <= set(ends.columns):
+        return frame.iloc[:0]
+    wide = ends.index[ends["belady"] - ends["lru"] >= WORTH_CLOSING]
+    between = frame[frame.gap_closed.notna() & ~frame.policy.isin(["lru", "belady"])]
+    return between[between.set_index(by).index.isin(wide)]
+
+
+def _gap_closed(part: DataFrame) -> Figure:
     """Dots are block sizes; the bar runs from the worst to the best of them, the number is the median."""
     from matplotlib.ticker import MaxNLocator, PercentFormatter
 
-    part = frame[frame.gap_closed.notna() & ~frame.policy.isin(["lru", "belady"])]
     groups = _some(list(part.sort_values("pool_tokens").pool_group.unique()))
     medians = {str(policy): gap for policy, gap in part.groupby("policy").gap_closed.median().items()}
     policies = sorted(medians, key=medians.__getitem__)
@@ -82,12 +97,13 @@ def _gap_closed(frame: DataFrame) -> Figure:
             if values.empty:
                 continue
             look = styles[policy]
-            panel.plot([values.min(), values.max()], [index, index], color=look.color, linewidth=4, alpha=0.3)
-            panel.plot(values, [index] * len(values), look.marker, color=look.color, alpha=0.75, linewidth=0)
-            median = values.median()
+            median, seen = values.median(), values.clip(lower=FAR_BELOW)
+            marker = look.marker if median >= FAR_BELOW else "<"
+            panel.plot([seen.min(), seen.max()], [index, index], color=look.color, linewidth=4, alpha=0.3)
+            panel.plot(seen, [index] * len(seen), marker, color=look.color, alpha=0.75, linewidth=0)
             panel.annotate(
                 f"{median:+.0%}".replace("-", "−"),
-                (median, index),
+                (max(median, FAR_BELOW), index),
                 xytext=(0, 6),
                 textcoords="offset points",
                 ha="center",
@@ -100,7 +116,7 @@ def _gap_closed(frame: DataFrame) -> Figure:
         panel.set_yticks(range(len(policies)), policies)
         panel.xaxis.set_major_formatter(PercentFormatter(1, decimals=0))
         panel.xaxis.set_major_locator(MaxNLocator(4))
-        panel.margins(x=0.08)
+        panel.set_xlim(FAR_BELOW - 0.15, 1.15)
     figure.supxlabel("share of the gap in token hit rate between LRU (0 %) and Belady (100 %) closed", fontsize=9.5)
     return figure
 
