@@ -46,14 +46,19 @@ def cli(main: Callable[[], Any]) -> None:
 
 
 def stop(error: BaseException) -> NoReturn:
-    """Say on stderr what went wrong and exit. PAGELAB_DEBUG=1 shows the traceback in any case."""
+    """Say on stderr what went wrong and exit."""
+    sys.exit(tell(error))
+
+
+def tell(error: BaseException) -> int:
+    """Say on stderr what went wrong; returns the exit code. PAGELAB_DEBUG=1 shows the traceback in any case."""
     text = explain(error)
     if text is None or os.environ.get("PAGELAB_DEBUG") == "1":
         traceback.print_exception(error)
     if text is None:
-        sys.exit(1)
+        return 1
     print(f"error: {text}", file=sys.stderr)
-    sys.exit(2)
+    return 2
 
 
 def explain(error: BaseException) -> str | None:

@@ -22,8 +22,10 @@ from omegaconf import DictConfig, OmegaConf
 from experiments.atomic import json_file, json_line, plain, write_whole
 from experiments.cli import describe, stop
 from experiments.environment import environment
+from experiments.process import locked
 from experiments.record import FAILED, RecordWriter, Row, is_finished
 from experiments.show import show_metrics
+from experiments.sweep_progress import Marks
 from experiments.tracker.base import Tracker
 
 if TYPE_CHECKING:
@@ -54,21 +56,27 @@ def run_job(cfg: DictConfig, job: Job) -> str:
     """
     hydra = HydraConfig.get()
     folder, swept = Path(hydra.runtime.output_dir), hydra.mode == RunMode.MULTIRUN
+    status = "finished"
     try:
         config: Any = OmegaConf.to_container(cfg, resolve=True, throw_on_missing=True)
-        if swept and not config.get("record", {}).get("redo") and is_finished(folder, config):
-            return "skipped"
-        metrics = _run(cfg, config, job, folder)
+        with locked(folder):
+            if swept and not config.get("record", {}).get("redo") and is_finished(folder, config):
+                status = "skipped"
+            else:
+                metrics = _run(cfg, config, job, folder)
     except Exception as error:
+        status = "failed"
         note_failure(folder, error)
         if not swept:
             stop(error)
-        return "failed"
-    if not swept:
+    if swept:
+        with suppress(OSError):
+            Marks(Path(hydra.sweep.dir)).leave(str(hydra.job.num), status, str(folder))
+    else:
         show_metrics(metrics, folder)
         sys.stderr.flush()
         print(json_line(metrics))
-    return "finished"
+    return status
 
 
 def note_failure(folder: Path, error: BaseException) -> None:

@@ -11,6 +11,7 @@ Knows nothing of how the runs were made.
 from __future__ import annotations
 
 import argparse
+import io
 import os
 import sys
 from collections.abc import Sequence
@@ -21,7 +22,7 @@ from typing import TYPE_CHECKING, Any
 from experiments.atomic import json_line, write_whole
 from experiments.cli import cli
 from experiments.errors import UserError
-from experiments.record import CONFIG, BrokenRecord, StoredRecord, parquet, read_record
+from experiments.record import CONFIG, BrokenRecord, StoredRecord, read_record
 from experiments.show import readable, show_table
 
 if TYPE_CHECKING:
@@ -29,6 +30,7 @@ if TYPE_CHECKING:
 
 Row = dict[str, Any]
 INF = float("inf")
+WORDS = ("nan", "inf", "-inf")
 LISTED = 5
 """Broken records named one by one."""
 
@@ -104,7 +106,9 @@ def write_report(folder: Path) -> Report:
     for name, figure in draw_sweep(one_row_per_point(frame)).items():
         for suffix, data in render(figure).items():
             _write(report, f"{name}.{suffix}", data)
-    _write(report, "report.parquet", parquet(report.rows()))
+    buffer = io.BytesIO()
+    frame.to_parquet(buffer)
+    _write(report, "report.parquet", buffer.getvalue())
     _write(report, "report.md", markdown(report, records).encode())
     return report
 
@@ -147,11 +151,14 @@ def refuse_mixtures(folder: Path, records: Sequence[StoredRecord]) -> None:
 
 def table(records: Sequence[StoredRecord]) -> tuple[DataFrame, list[str]]:
     """One row per run: its metrics, `policy`, `pool_group` (what counts as the same pool), `gap_closed`; and notes."""
-    from pandas import DataFrame, to_numeric
+    from pandas import DataFrame
 
-    frame = DataFrame([{**record.metrics, "run": record.folder.name} for record in records])
+    rows = [{**record.metrics, "run": record.folder.name} for record in records]
+    frame = DataFrame(
+        {key: _column([row.get(key) for row in rows]) for key in dict.fromkeys(k for r in rows for k in r)}
+    )
     for column in ("num_blocks", "pool_tokens"):
-        frame[column] = to_numeric(frame[column]).astype(float)
+        frame[column] = frame[column].astype(float)
     frame["policy"] = _policies(frame)
     frame["pool_group"] = [_pool_group(row) for row in frame.itertuples()]
     frame["gap_closed"] = _gap_closed(frame)
@@ -219,6 +226,14 @@ def markdown(report: Report, records: Sequence[StoredRecord]) -> str:
 def _write(report: Report, name: str, data: bytes) -> None:
     write_whole(report.folder / name, data)
     report.files.append(report.folder / name)
+
+
+def _column(values: list[Any]) -> list[Any]:
+    """A record writes what JSON cannot hold as a word; among numbers it becomes a number again."""
+    others = [value for value in values if value not in WORDS]
+    if others and all(isinstance(value, int | float) for value in others):
+        return [float(value) if value in WORDS else value for value in values]
+    return values
 
 
 def _policies(frame: DataFrame) -> list[str]:

@@ -1,6 +1,6 @@
 """What a sweep has beyond its jobs: a fixed folder, progress, and a report at the end.
 
-Hydra calls it by name from `conf/lab.yaml`, whatever the launcher; in workers it only marks that a job ended.
+Hydra calls it by name from `conf/lab.yaml`, whatever the launcher; `experiments.job` marks the jobs that end.
 
 Knows nothing of the experiment, save that `report` can read its records.
 """
@@ -15,14 +15,13 @@ from typing import Any
 
 from hydra.core.global_hydra import GlobalHydra
 from hydra.core.override_parser.overrides_parser import OverridesParser
-from hydra.core.utils import JobReturn, JobStatus
 from hydra.experimental.callback import Callback
-from hydra.types import RunMode
 from hydra.utils import instantiate
 from omegaconf import DictConfig, OmegaConf, open_dict, read_write
 
 from experiments.atomic import json_line
-from experiments.cli import stop
+from experiments.cli import stop, tell
+from experiments.process import exit_with_parent
 from experiments.record import FAILED
 from experiments.report import Report, write_report
 from experiments.sweep_names import SweepPlan, job_folder
@@ -45,6 +44,11 @@ class SweepCallback(Callback):
         """What goes to a worker: nothing."""
         return {"_plan": None, "_progress": None}
 
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        """Only a worker unpickles: it must not outlive a sweep that was killed."""
+        self.__dict__.update(state)
+        exit_with_parent()
+
     def on_multirun_start(self, config: DictConfig, **kwargs: Any) -> None:
         """Fix the folder before any job is named, then watch it."""
         try:
@@ -58,26 +62,17 @@ class SweepCallback(Callback):
         except Exception as error:
             stop(error)  # Hydra would turn it into a warning and go on
 
-    def on_job_end(self, config: DictConfig, job_return: JobReturn, **kwargs: Any) -> None:
-        """Mark how the job ended, where it ran."""
-        if config.hydra.mode != RunMode.MULTIRUN:
-            return
-        status = "failed"
-        if job_return.status == JobStatus.COMPLETED:
-            status = job_return.return_value if isinstance(job_return.return_value, str) else "finished"
-        Marks(Path(config.hydra.sweep.dir)).leave(str(config.hydra.job.num), status, config.hydra.runtime.output_dir)
-
     def on_multirun_end(self, config: DictConfig, **kwargs: Any) -> None:
-        """Write the report, say what failed, print the JSON line; exits with 1 where a job failed."""
+        """Report, say what failed, print the JSON line; exits with an error where a job or the report failed."""
         assert self._plan is not None
         assert self._progress is not None
         self._progress.stop()
         try:
-            failed = _finish(config, self._plan)
+            code = _finish(config, self._plan)
         except Exception as error:
             stop(error)
-        if failed:
-            sys.exit(1)
+        if code:
+            sys.exit(code)
 
 
 def _fix_folder(config: DictConfig, plan: SweepPlan) -> None:
@@ -105,12 +100,16 @@ def _finish(config: DictConfig, plan: SweepPlan) -> int:
     good = [*ended.get("finished", []), *ended.get("skipped", [])]
     lost = plan.num_jobs - sum(map(len, ended.values()))
     files: list[Path] = []
+    code = 1 if failed or lost else 0
     for folder in sorted({path.parent for path in good}):
-        report = write_report(folder)
-        files += report.files
-        if ended.get("finished"):
-            _track(config, plan, folder, report)
-        report.show()
+        try:
+            report = write_report(folder)
+            files += report.files
+            if ended.get("finished"):
+                _track(config, plan, folder, report)
+            report.show()
+        except Exception as error:  # the records stand; `python -m experiments.report` can try again
+            code = tell(error)
     _tell_failures(failed, lost, sweep_folder)
     summary = {
         "jobs": plan.num_jobs,
@@ -122,7 +121,7 @@ def _finish(config: DictConfig, plan: SweepPlan) -> int:
     }
     sys.stderr.flush()
     print(json_line(summary))
-    return len(failed) + lost
+    return code
 
 
 def _track(config: DictConfig, plan: SweepPlan, folder: Path, report: Report) -> None:

@@ -23,7 +23,7 @@ POLL = 0.2  # seconds
 
 
 class Marks:
-    """One empty-named file per ended job below the sweep's folder; its name ends in how the job ended."""
+    """One small file per ended job below the sweep's folder; its name ends in how the job ended."""
 
     def __init__(self, sweep_folder: Path) -> None:
         self._folder = sweep_folder / MARKS
@@ -43,10 +43,12 @@ class Marks:
         return Counter(path.suffix[1:] for path in self._folder.glob("*.*"))
 
     def folders(self) -> dict[str, list[Path]]:
-        """How jobs ended → their folders."""
+        """How jobs ended → their folders. A mark that a full disk left empty is none."""
         ended: dict[str, list[Path]] = {}
         for path in sorted(self._folder.glob("*.*")):
-            ended.setdefault(path.suffix[1:], []).append(Path(path.read_text()))
+            folder = path.read_text()
+            if folder:
+                ended.setdefault(path.suffix[1:], []).append(Path(folder))
         return ended
 
     def remove(self) -> None:

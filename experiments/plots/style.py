@@ -97,7 +97,7 @@ def label_ends(axes: Axes, labels: Sequence[tuple[str, float, float, str]], size
     last = len(ordered) - 1
     wanted = [min(y, high - gap * (last - index)) for index, (_, _, y, _) in enumerate(ordered)]  # none above the axes
     for (text, x, y, color), place in zip(ordered, spread(wanted, gap), strict=True):
-        line = {"arrowstyle": "-", "color": color, "linewidth": 0.6, "shrinkA": 0, "shrinkB": 3}
+        line = {"arrowstyle": "-", "color": color, "linewidth": 0.6, "shrinkA": 1, "shrinkB": 3, "relpos": (0, 0.5)}
         axes.annotate(
             text,
             xy=(x, y),

@@ -83,8 +83,8 @@ def _contested(frame: DataFrame) -> DataFrame:
 
 
 def _gap_closed(part: DataFrame) -> Figure:
-    """Dots are block sizes; the bar runs from the worst to the best of them, the number is the median."""
-    from matplotlib.ticker import MaxNLocator, PercentFormatter
+    """Dots are block sizes; the bar runs from the worst to the best of them, the number is the median of them."""
+    from matplotlib.ticker import MultipleLocator, PercentFormatter
 
     groups = _some(list(part.sort_values("pool_tokens").pool_group.unique()))
     medians = {str(policy): gap for policy, gap in part.groupby("policy").gap_closed.median().items()}
@@ -96,26 +96,27 @@ def _gap_closed(part: DataFrame) -> Figure:
             values = part[(part.pool_group == group) & (part.policy == policy)].gap_closed
             if values.empty:
                 continue
-            look = styles[policy]
-            median, seen = values.median(), values.clip(lower=FAR_BELOW)
-            marker = look.marker if median >= FAR_BELOW else "<"
-            panel.plot([seen.min(), seen.max()], [index, index], color=look.color, linewidth=4, alpha=0.3)
-            panel.plot(seen, [index] * len(seen), marker, color=look.color, alpha=0.75, linewidth=0)
+            look, median = styles[policy], values.median()
+            shown = values.clip(lower=FAR_BELOW)
+            panel.plot([shown.min(), shown.max()], [index, index], color=look.color, linewidth=4, alpha=0.3)
+            marker = "<" if shown.max() == FAR_BELOW else look.marker
+            panel.plot(shown, [index] * len(shown), marker, color=look.color, alpha=0.75, linewidth=0)
             panel.annotate(
                 f"{median:+.0%}".replace("-", "−"),
                 (max(median, FAR_BELOW), index),
                 xytext=(0, 6),
                 textcoords="offset points",
-                ha="center",
+                ha="left" if median < FAR_BELOW else "center",
                 fontsize=8.5,
                 color=look.color,
+                bbox={"facecolor": "white", "edgecolor": "none", "pad": 0.5},
             )
         panel.axvline(0, color=looks(["lru"])["lru"].color, linewidth=1.4)
         panel.axvline(1, color=looks(["belady"])["belady"].color, linewidth=1.4, linestyle="--")
         panel.set(title=f"pool {group}", ylim=(-0.6, len(policies) - 0.3))
         panel.set_yticks(range(len(policies)), policies)
         panel.xaxis.set_major_formatter(PercentFormatter(1, decimals=0))
-        panel.xaxis.set_major_locator(MaxNLocator(4))
+        panel.xaxis.set_major_locator(MultipleLocator(0.5))
         panel.set_xlim(FAR_BELOW - 0.15, 1.15)
     figure.supxlabel("share of the gap in token hit rate between LRU (0 %) and Belady (100 %) closed", fontsize=9.5)
     return figure
