@@ -24,7 +24,7 @@ from experiments.cli import describe, stop
 from experiments.environment import environment
 from experiments.process import locked
 from experiments.record import FAILED, RecordWriter, Row, is_finished
-from experiments.show import show_metrics
+from experiments.show import following, show_metrics
 from experiments.sweep_progress import Marks
 from experiments.tracker.base import Tracker
 
@@ -107,13 +107,14 @@ def _run(cfg: DictConfig, config: Row, job: Job, folder: Path) -> Row:
     record = RecordWriter(folder, config)
     record.begin()
     tracker: Tracker = instantiate(cfg.tracker)
-    with tracker:
+    with tracker, following(shown=group is None) as follow:
         tracker.start(folder, name, group, config)
 
         def log(row: Row) -> None:
             row = plain(row)
             series.append(row)
             tracker.log(row)
+            follow(row)
 
         result = job(cfg, log)
         metrics = plain({**chosen(), **result.metrics})

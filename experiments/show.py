@@ -5,7 +5,8 @@ Knows nothing of files or plots.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +22,19 @@ def show_metrics(metrics: dict[str, Any], folder: Path) -> None:
     console = Console(stderr=True, highlight=False)
     console.print(table)
     console.print(f"record: {folder}", soft_wrap=True)
+
+
+@contextmanager
+def following(shown: bool) -> Iterator[Callable[[dict[str, Any]], None]]:
+    """In a terminal, a line that shows the latest row of the time series until the run ends."""
+    console = Console(stderr=True, highlight=False)
+    if not (shown and console.is_terminal):
+        yield lambda row: None
+        return
+    with console.status("starting") as status:
+        yield lambda row: status.update(
+            " · ".join(f"{key} {readable(key, value)}" for key, value in row.items() if value is not None)
+        )
 
 
 def show_table(title: str, columns: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
