@@ -19,7 +19,7 @@ from math import inf
 
 from cache.access import Access
 from cache.allocator.base import Allocator, Match
-from cache.errors import CacheInUse, MisuseError, OutOfBlocks, SequenceTooLarge
+from cache.errors import CacheInUse, MisuseError, OutOfBlocks, PolicyError, SequenceTooLarge
 from cache.sequence import Sequence
 from cache.tokens import int32
 
@@ -90,18 +90,19 @@ class CacheManager:
         """
         if seq.num_tokens == 0:
             raise ValueError("an empty sequence cannot be allocated: a model needs at least one token")
-        if not self.fits(seq):
-            raise SequenceTooLarge(
-                f"{seq.num_tokens} tokens need {self.num_blocks_for(seq.num_tokens)} blocks of {self.block_size}; "
-                f"the whole pool has {self.allocator.num_blocks}"
-            )
+        self._must_fit(seq.num_tokens)
         match = self._match(seq)
         num_new, left = self._num_new(seq, match), self.allocator.num_available - match.num_idle
         if num_new > left:
             raise OutOfBlocks(f"{num_new} blocks are needed beside the shared ones, {left} are free or evictable")
         self._last_match = None
         self.allocator.acquire(seq, match)
-        seq.block_table += self.allocator.take(num_new)
+        try:
+            seq.block_table += self.allocator.take(num_new)
+        except PolicyError:
+            self.allocator.release(seq.block_table)
+            self._forget(seq)
+            raise
         seq.num_hit_blocks = len(match.blocks)
         seq.num_computed_tokens = seq.num_hit_blocks * self.block_size
         seq.allocated = True
@@ -111,10 +112,11 @@ class CacheManager:
     def append(self, seq: Sequence, token_ids: Iterable[int]) -> list[BlockCopy]:
         """Slots for more tokens. Returns the block copies that must happen before anything is written to them.
 
-        Raises OutOfBlocks, or ValueError for an id outside int32; both change nothing.
+        Raises OutOfBlocks, SequenceTooLarge, or ValueError for an id outside int32; each changes nothing.
         """
         self._must_be_live(seq)
         tokens = int32(token_ids)
+        self._must_fit(seq.num_tokens + len(tokens))
         num_new = self._num_appended(seq, len(tokens))
         if num_new > self.allocator.num_available:
             raise OutOfBlocks(f"{num_new} blocks are needed, {self.allocator.num_available} are free or evictable")
@@ -169,13 +171,10 @@ class CacheManager:
         self._must_be_live(seq)
         del self._live[id(seq)]
         self.allocator.release(seq.block_table)
-        seq.allocated = False
-        seq.block_table = []
-        seq.num_immutable_blocks = seq.num_computed_tokens = 0
-        seq.node, seq.root, seq.sealed = None, None, False
+        self._forget(seq)
 
     def set_weights_version(self, version: str) -> None:
-        """New weights: nothing cached so far can hit again, and live sequences cache nothing more."""
+        """New weights: nothing cached under another version can hit, and live sequences cache nothing more."""
         if version != self.weights_version:
             self.weights_version = version
             self._last_match = None
@@ -201,20 +200,33 @@ class CacheManager:
 
     # Inside
 
+    def _forget(self, seq: Sequence) -> None:
+        seq.allocated = False
+        seq.block_table = []
+        seq.num_immutable_blocks = seq.num_computed_tokens = 0
+        seq.node, seq.root, seq.sealed = None, None, False
+
+    def _must_fit(self, num_tokens: int) -> None:
+        if self.num_blocks_for(num_tokens) > self.allocator.num_blocks:
+            raise SequenceTooLarge(
+                f"{num_tokens} tokens need {self.num_blocks_for(num_tokens)} blocks of {self.block_size}; "
+                f"the whole pool has {self.allocator.num_blocks}"
+            )
+
     def _must_be_live(self, seq: Sequence) -> None:
         if self._live.get(id(seq)) is not seq:
             raise MisuseError("this sequence holds no blocks here: it was never allocated, or freed already")
 
     def _match(self, seq: Sequence) -> Match:
-        if id(seq) in self._live:
-            raise MisuseError("this sequence holds blocks already")
+        if seq.allocated:
+            raise MisuseError("this sequence holds blocks already, here or in another cache")
         root = seq.extra_keys.encode(self.weights_version)
         if self._last_match is not None:
             known, match = self._last_match
             if known is seq and match.version == self.allocator.version and seq.root == root:
                 return match
-        if seq.root != root:
-            seq.root, seq.node = root, None
+        if seq.root != root or seq.matched_by is not self:
+            seq.root, seq.node, seq.matched_by = root, None, self
         limit = 0 if seq.skip_lookup else (seq.num_tokens - 1) // self.block_size
         match = self.allocator.find(seq, limit)
         self._last_match = seq, match

@@ -26,7 +26,7 @@ class Sequence:
     """
 
     __slots__ = (
-        "_appended", "_contents", "access", "allocated", "block_table", "extra_keys", "keys", "node",
+        "_appended", "_block_size", "_contents", "access", "allocated", "block_table", "extra_keys", "keys", "matched_by", "node",
         "num_computed_tokens", "num_hit_blocks", "num_immutable_blocks", "prompt", "root", "sealed", "skip_lookup",
     )  # fmt: skip
 
@@ -42,7 +42,8 @@ class Sequence:
         self.extra_keys = extra_keys
         self.skip_lookup = skip_lookup
         self._appended: array[int] = array("i")
-        self._contents: list[Hashable] | None = None
+        self._block_size = 0
+        self._contents: list[Hashable] = []
         self.allocated = False
         self.block_table: list[int] = []
         self.num_hit_blocks = 0
@@ -52,6 +53,8 @@ class Sequence:
         """True once nothing more of this sequence may be cached (its weights are gone, or its key is taken)."""
         self.root: bytes | None = None
         """The encoded extra keys under which it was allocated."""
+        self.matched_by: Any = None
+        """The manager that `root`, `keys` and `node` belong to."""
         self.keys: list[Hashable] = []
         """Chained keys of its full blocks, as far as somebody asked for them."""
         self.node: Any = None
@@ -64,8 +67,8 @@ class Sequence:
 
     def contents(self, block_size: int) -> list[Hashable]:
         """Contents of its full blocks; computed once, extended as it grows."""
-        if self._contents is None:
-            self._contents = list(self.prompt.contents(block_size))
+        if self._block_size != block_size:
+            self._block_size, self._contents = block_size, list(self.prompt.contents(block_size))
         for i in range(len(self._contents), self.num_tokens // block_size):
             self._contents.append(self.packed(i * block_size, (i + 1) * block_size))
         return self._contents
@@ -88,14 +91,13 @@ class Sequence:
         """Forget the appended tokens from `num_tokens` on."""
         del self._appended[num_tokens - len(self.prompt) :]
         del self.keys[num_tokens // block_size :]
-        if self._contents is not None:
-            del self._contents[num_tokens // block_size :]
+        del self._contents[num_tokens // block_size :]
 
     def twin(self, access: Access) -> Sequence:
         """A copy that shares nothing mutable with this one."""
         other = Sequence(self.prompt, access, self.extra_keys, self.skip_lookup)
         other._appended = self._appended[:]
-        other._contents = None if self._contents is None else self._contents[:]
+        other._block_size, other._contents = self._block_size, self._contents[:]
         other.allocated = self.allocated
         other.num_hit_blocks = self.num_hit_blocks
         other.num_immutable_blocks = self.num_immutable_blocks
@@ -103,6 +105,7 @@ class Sequence:
         other.sealed = self.sealed
         other.root = self.root
         other.node = self.node
+        other.matched_by = self.matched_by
         other.block_table = self.block_table[:]
         other.keys = self.keys[:]
         return other

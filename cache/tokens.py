@@ -46,6 +46,8 @@ class PackedTokens(TokenIds):
     def __init__(self, data: bytes) -> None:
         if len(data) % TOKEN_BYTES:
             raise ValueError(f"packed token ids take {TOKEN_BYTES} bytes each, got {len(data)} bytes")
+        if not data[TOKEN_BYTES - 1 :: TOKEN_BYTES].isascii():  # a sign bit somewhere
+            raise ValueError(f"token ids must lie in 0..{INT32_MAX} (int32), got {min(unpack(data))}")
         self.data = data
 
     @classmethod
@@ -68,7 +70,7 @@ class TraceTokens(TokenIds):
     """Tokens of a trace that only names blocks: id `b` stands for the tokens b·unit, b·unit + 1, … b·unit + unit − 1.
 
     Consecutive made-up tokens are fully told by the first of them, so wherever the block size divides the trace's
-    unit (or the unit divides it) a block's content is that one integer (or a tuple of them) and no token is ever made.
+    unit (or the unit divides it) a block's content is that one token (or a tuple of them) and no other is ever made.
     """
 
     __slots__ = ("ids", "num_tokens", "unit")
@@ -78,6 +80,8 @@ class TraceTokens(TokenIds):
 
         Raises ValueError where the count of ids contradicts `num_tokens`, or an id's tokens do not fit int32.
         """
+        if unit < 1 or num_tokens < 0:
+            raise ValueError(f"a trace has 0 or more tokens in units of 1 or more, got {num_tokens} in units of {unit}")
         if len(ids) != -(-num_tokens // unit):
             raise ValueError(f"{num_tokens} tokens need {-(-num_tokens // unit)} ids of {unit} tokens, got {len(ids)}")
         if ids and (min(ids) < 0 or (max(ids) + 1) * unit - 1 > INT32_MAX):
@@ -101,14 +105,14 @@ class TraceTokens(TokenIds):
     def contents(self, block_size: int) -> Sequence[Hashable]:
         unit, num_full = self.unit, self.num_tokens // block_size
         if block_size == unit:
-            return self.ids if num_full == len(self.ids) else self.ids[:num_full]
+            return [b * unit for b in self.ids[:num_full]]
         if unit % block_size == 0:
             heads = [h for b in self.ids for h in range(b * unit, (b + 1) * unit, block_size)]
             del heads[num_full:]
             return heads
         if block_size % unit == 0:
             k = block_size // unit
-            return [tuple(self.ids[i * k : (i + 1) * k]) for i in range(num_full)]
+            return [tuple(b * unit for b in self.ids[i * k : (i + 1) * k]) for i in range(num_full)]
         return PackedTokens(self.packed(0, num_full * block_size)).contents(block_size)
 
 

@@ -13,7 +13,6 @@ import argparse
 import gc
 import json
 import platform
-import random
 import sys
 from collections.abc import Callable
 from math import inf
@@ -39,6 +38,7 @@ from cache.tokens import PackedTokens
 from experiments.errors import UserError
 from experiments.replay import replay
 from experiments.workload.mooncake import Mooncake
+from experiments.workload.randomness import random_tokens, stream
 
 BLOCK_SIZE = 16
 BLOCKS = 256
@@ -49,8 +49,8 @@ HASHERS: dict[str, Callable[[], Hasher]] = {"builtin": BuiltinHash, "xxh3": Xxh3
 
 def prompts(seed: int) -> list[PackedTokens]:
     """Prompts that share nothing."""
-    draw = random.Random(seed)
-    return [PackedTokens(draw.randbytes(4 * (BLOCKS * BLOCK_SIZE + 1))) for _ in range(PROMPTS)]
+    draw = stream(seed)
+    return [PackedTokens(random_tokens(draw, BLOCKS * BLOCK_SIZE + 1, 49_152)) for _ in range(PROMPTS)]
 
 
 def serve(manager: CacheManager, tokens: list[PackedTokens], first: int = 0) -> None:

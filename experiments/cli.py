@@ -20,12 +20,13 @@ from omegaconf.errors import MissingMandatoryValue, OmegaConfBaseException
 
 from experiments.errors import UserError
 
+ELSEWHERE = "choose another folder (hydra.run.dir=... or hydra.sweep.dir=...)"
 ADVICE = {
     errno.ENOSPC: "The disk is full: free some space and run the same command again; what was finished is kept.",
     errno.EDQUOT: "Your disk quota is used up: free some space and run the same command again.",
-    errno.EACCES: "Permission was denied: check who owns it, or choose another folder (hydra.run.dir=...).",
-    errno.EPERM: "The system does not permit it: check who owns it, or choose another folder (hydra.run.dir=...).",
-    errno.EROFS: "The file system is read-only: choose another folder (hydra.run.dir=...).",
+    errno.EACCES: f"Permission was denied: check who owns it, or {ELSEWHERE}.",
+    errno.EPERM: f"The system does not permit it: check who owns it, or {ELSEWHERE}.",
+    errno.EROFS: f"The file system is read-only: {ELSEWHERE}.",
 }
 
 

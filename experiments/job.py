@@ -21,7 +21,7 @@ from omegaconf import DictConfig, OmegaConf
 
 from experiments.atomic import json_file, json_line, plain, write_whole
 from experiments.cli import describe, stop
-from experiments.environment import environment
+from experiments.environment import ROOT, environment, source_fingerprint
 from experiments.process import locked
 from experiments.record import FAILED, RecordWriter, Row, is_finished
 from experiments.show import following, show_metrics
@@ -48,11 +48,16 @@ Job = Callable[[DictConfig, Callable[[Row], None]], Result]
 """Measures; hands rows of a time series to its second argument."""
 
 
-def run_job(cfg: DictConfig, job: Job) -> str:
+Identity = Callable[[DictConfig], Row]
+"""What a job's numbers depend on that its config does not say, such as the contents of a trace."""
+
+
+def run_job(cfg: DictConfig, job: Job, identity: Identity = lambda cfg: {}) -> str:
     """Run one job of a single run or a sweep; returns "finished", "skipped" or "failed".
 
     `metrics` gain the choice of every config group ("evictor": "lru"). A single run prints them, as the last line of
-    standard output, and ends the process where it fails; a job of a sweep is silent, and leaves `failed.json`.
+    standard output, and ends the process where it fails; a job of a sweep is silent, and leaves `failed.json`. A job
+    of a sweep is skipped where a whole record of the same config, sources and `identity` lies in its folder.
     """
     hydra = HydraConfig.get()
     folder, swept = Path(hydra.runtime.output_dir), hydra.mode == RunMode.MULTIRUN
@@ -60,10 +65,12 @@ def run_job(cfg: DictConfig, job: Job) -> str:
     try:
         config: Any = OmegaConf.to_container(cfg, resolve=True, throw_on_missing=True)
         with locked(folder):
-            if swept and not config.get("record", {}).get("redo") and is_finished(folder, config):
+            options = config.pop("record", {})
+            redo = not swept or options.get("redo")
+            if not redo and is_finished(folder, config, {"source_sha256": source_fingerprint(ROOT), **identity(cfg)}):
                 status = "skipped"
             else:
-                metrics = _run(cfg, config, job, folder)
+                metrics = _run(cfg, config, job, folder, plots=bool(options.get("plots")))
     except Exception as error:
         status = "failed"
         note_failure(folder, error)
@@ -99,10 +106,10 @@ def chosen() -> dict[str, str]:
     }
 
 
-def _run(cfg: DictConfig, config: Row, job: Job, folder: Path) -> Row:
+def _run(cfg: DictConfig, config: Row, job: Job, folder: Path, plots: bool) -> Row:
     hydra = HydraConfig.get()
     group = (hydra.runtime.choices.get("sweep") or "multirun") if hydra.mode == RunMode.MULTIRUN else None
-    name = str(folder.relative_to(Path(hydra.sweep.dir).resolve())) if group else folder.name
+    name = str(folder.resolve().relative_to(Path(hydra.sweep.dir).resolve())) if group else folder.name
     series: list[Row] = []
     record = RecordWriter(folder, config)
     record.begin()
@@ -122,9 +129,9 @@ def _run(cfg: DictConfig, config: Row, job: Job, folder: Path) -> Row:
         for table, rows in tables.items():
             record.add_table(table, rows)
         record.add_table("series", series)
-        plots = _draw(record, result, series, metrics) if config.get("record", {}).get("plots") else []
+        images = _draw(record, result, series, metrics) if plots else []
         record.add("environment.json", json_file(_provenance(metrics, config, list(hydra.overrides.task))))
-        tracker.finish(metrics, tables, plots)
+        tracker.finish(metrics, tables, images)
     record.commit(metrics)
     return dict(metrics)
 

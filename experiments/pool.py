@@ -8,6 +8,8 @@ from experiments.ceiling import footprint
 from experiments.errors import UserError
 from experiments.workload.base import Workload
 
+MOST_PERCENT = 1e6
+
 
 def resolve_num_blocks(asked: object, block_size: int, workload: Workload) -> int | float:
     """Blocks of the pool. "5%" is 5 % of the workload's distinct prefix tokens, so it is one amount of memory at every
@@ -15,19 +17,24 @@ def resolve_num_blocks(asked: object, block_size: int, workload: Workload) -> in
 
     Raises UserError for anything that is not a positive count, `inf` or a positive percentage.
     """
+    count = _count(asked)
+    if count is None:
+        raise UserError(
+            f"num_blocks={asked} is no pool size. Give a positive whole number of blocks (num_blocks=10000), inf, or a "
+            f"share of the workload's distinct prefix tokens (num_blocks=5%)."
+        )
+    if str(asked).strip().endswith("%"):
+        return max(1, round(count / 100 * footprint(workload)) // block_size)
+    return count if count == inf else int(count)
+
+
+def _count(asked: object) -> float | None:
+    """The number that was asked for, of blocks or of percent; None where it is no pool size."""
     text = str(asked).strip()
     try:
-        if text.endswith("%"):
-            share = float(text[:-1]) / 100
-            if 0 < share < inf:
-                return max(1, round(share * footprint(workload)) // block_size)
-        elif float(text) == inf:
-            return inf
-        elif int(text) > 0:
-            return int(text)
+        number = float(text.removesuffix("%"))
     except ValueError:
-        pass
-    raise UserError(
-        f"num_blocks={asked} is no pool size. Give a positive number of blocks (num_blocks=10000), inf, or a share of "
-        f"the workload's distinct prefix tokens (num_blocks=5%)."
-    )
+        return None
+    if text.endswith("%"):
+        return number if 0 < number <= MOST_PERCENT else None
+    return number if number > 0 and (number == inf or number.is_integer()) and not isinstance(asked, bool) else None

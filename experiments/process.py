@@ -13,6 +13,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+from experiments.errors import UserError
+
 LOCK = ".lock"
 WATCH = "exit-with-parent"
 
@@ -26,6 +28,20 @@ def locked(folder: Path) -> Iterator[None]:
         yield
     finally:
         os.close(file)
+
+
+def claim(folder: Path) -> None:
+    """Hold the folder for this process until it ends. Raises UserError where another process holds it."""
+    folder.mkdir(parents=True, exist_ok=True)
+    file = os.open(folder / LOCK, os.O_RDWR | os.O_CREAT, 0o644)
+    try:
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        os.close(file)
+        raise UserError(
+            f"{folder}: another process is running this sweep. Wait for it, or give this one another folder with "
+            f"hydra.sweep.dir=..."
+        ) from None
 
 
 def exit_with_parent(every: float = 0.5) -> None:

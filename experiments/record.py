@@ -83,11 +83,15 @@ def config_text(config: Mapping[str, Any]) -> str:
     return str(yaml.safe_dump(dict(config), sort_keys=False, allow_unicode=True))
 
 
-def is_finished(folder: Path, config: Mapping[str, Any]) -> bool:
-    """True where a whole record of exactly this config lies in the folder."""
+def is_finished(folder: Path, config: Mapping[str, Any], identity: Mapping[str, Any] | None = None) -> bool:
+    """True where a whole record of exactly this config, made under the same `identity`, lies in the folder.
+
+    `identity`: keys of `environment.json` that must be equal, such as the hash of the sources.
+    """
     try:
-        read_record(folder)
-        return (folder / CONFIG).read_text("utf-8") == config_text(config)
+        made = read_record(folder).environment
+        same = all(made.get(key) == value for key, value in (identity or {}).items())
+        return same and (folder / CONFIG).read_text("utf-8") == config_text(config)
     except (BrokenRecord, OSError, UnicodeDecodeError):
         return False
 

@@ -21,7 +21,7 @@ from omegaconf import DictConfig, OmegaConf, open_dict, read_write
 
 from experiments.atomic import json_line
 from experiments.cli import stop, tell
-from experiments.process import exit_with_parent
+from experiments.process import claim, exit_with_parent
 from experiments.record import FAILED
 from experiments.report import Report, write_report
 from experiments.sweep_names import SweepPlan, job_folder
@@ -55,6 +55,7 @@ class SweepCallback(Callback):
             parser = OverridesParser.create(config_loader=GlobalHydra.instance().config_loader())
             self._plan = SweepPlan(config, parser)
             _fix_folder(config, self._plan)
+            claim(Path(config.hydra.sweep.dir))
             marks = Marks(Path(config.hydra.sweep.dir))
             marks.reset()
             self._progress = ProgressThread(self._plan.name, self._plan.num_jobs, marks)
@@ -127,8 +128,7 @@ def _finish(config: DictConfig, plan: SweepPlan) -> int:
 def _track(config: DictConfig, plan: SweepPlan, folder: Path, report: Report) -> None:
     """One more tracked run beside those of the jobs: the table and the plots of all of them."""
     tracker = instantiate(config.tracker)
-    settings: Any = OmegaConf.to_container(config, resolve=False)
-    settings.pop("hydra", None)
+    settings = {"sweep": plan.name, "folder": plan.folder, "jobs": plan.num_jobs}
     with tracker:
         tracker.start(folder, "report", plan.name, settings)
         tracker.finish(report.summary(), {"report": report.rows()}, report.plots)
@@ -141,7 +141,7 @@ def _tell_failures(failed: Iterable[Path], lost: int, sweep_folder: Path) -> Non
             reason = json.loads((folder / FAILED).read_text("utf-8"))["error"]
         except (OSError, ValueError, KeyError):
             reason = "the reason could not be written"
-        print(f"failed: {folder.relative_to(sweep_folder)}: {reason}", file=sys.stderr)
+        print(f"failed: {folder.resolve().relative_to(sweep_folder)}: {reason}", file=sys.stderr)
     if len(failed) > SHOWN:
         print(f"failed: {len(failed) - SHOWN} more; each folder holds its {FAILED}", file=sys.stderr)
     if lost:

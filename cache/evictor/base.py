@@ -33,6 +33,9 @@ class Evictor(ABC):
     needs_future: bool = False
     """True for offline policies: `foresee` must be called before the first event."""
 
+    adapts: bool = True
+    """False for policies that by definition never let go of what was hot or early once (plain LFU, MRU)."""
+
     def foresee(self, future: Future) -> None:
         """Learn which request uses which prefix next. Online policies ignore it."""
         return

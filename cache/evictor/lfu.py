@@ -19,6 +19,8 @@ ONE = 1 << COUNT_SHIFT
 class Lfu(RankedEvictor):
     """Rank: (requests since insertion, index of the last one, deeper first)."""
 
+    adapts = False
+
     def inserted(self, blocks: Sequence[int], depth: int, access: Access, keys: Sequence[Hashable]) -> None:
         first = ONE + (access.index << DEPTH_BITS) + DEEPEST - depth
         self.ranks.update(zip(blocks, range(first, first - len(blocks), -1), strict=True))

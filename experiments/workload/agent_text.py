@@ -53,7 +53,7 @@ class AgentText(RecordedWorkload):
     ) -> None:
         """`members`: pattern of member names, as in a shell (`miniswe/*`); `cache_dir`: see `TextEncoder`."""
         super().__init__(path, limit, time_scale, seed)
-        check_at_least(0, session_gap=session_gap)
+        check_at_least(0.0, session_gap=session_gap)
         self.members = members
         self.session_gap = session_gap
         self.encoder = TextEncoder(cache_dir)

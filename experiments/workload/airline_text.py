@@ -81,7 +81,7 @@ class AirlineText(RecordedWorkload):
     ) -> None:
         """`session_gap`, `turn_gap`: seconds between runs and between requests of a run."""
         super().__init__(path, limit, time_scale, seed)
-        check_at_least(0, session_gap=session_gap, turn_gap=turn_gap)
+        check_at_least(0.0, session_gap=session_gap, turn_gap=turn_gap)
         self.session_gap = session_gap
         self.turn_gap = turn_gap
         self.encoder = TextEncoder(cache_dir)

@@ -43,13 +43,15 @@ class Bailian(RecordedWorkload):
     def recorded(self) -> Iterator[Request]:
         first_chat: dict[int, int] = {}
         tail = (INT32_MAX + 1) // UNIT  # tails are named from the top down; no id of the trace may reach them
+        highest = -1
         for number, row in json_lines(self.file, Row):
             ids = row.hash_ids
+            highest = max(highest, *ids) if ids else highest
             if row.input_length % UNIT and len(ids) == row.input_length // UNIT:
                 tail -= 1
                 ids = [*ids, tail]
-            elif ids and max(ids) >= tail:
-                raise self.file.problem(number, f"`hash_ids`: ids must stay below {tail} to fit int32, got {max(ids)}")
+            if highest >= tail:
+                raise self.file.problem(number, f"`hash_ids`: ids must stay below {tail} to fit int32, got {highest}")
             try:
                 tokens = TraceTokens(ids, row.input_length, UNIT)
             except ValueError as error:

@@ -5,7 +5,6 @@ Knows nothing of caches: block size, pool and policy come later.
 
 from __future__ import annotations
 
-import math
 from abc import ABC, abstractmethod
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
@@ -13,6 +12,7 @@ from itertools import islice
 
 from cache.extra_keys import NO_EXTRA_KEYS, ExtraKeys
 from cache.tokens import TokenIds
+from experiments.workload.checks import check_at_least
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,12 +42,10 @@ class Workload(ABC):
 
         Raises ValueError for a negative limit or seed, or a time scale that is not a positive finite number.
         """
-        if limit is not None and limit < 0:
-            raise ValueError(f"workload.limit must be 0 or more, or null for no limit, got {limit}")
-        if not (time_scale > 0 and math.isfinite(time_scale)):
-            raise ValueError(f"workload.time_scale must be a positive number, got {time_scale}")
-        if seed < 0:
-            raise ValueError(f"workload.seed must be 0 or more, got {seed}")
+        check_at_least(0, limit=0 if limit is None else limit, seed=seed)
+        check_at_least(0.0, time_scale=time_scale)
+        if time_scale == 0:
+            raise ValueError("workload.time_scale must be more than 0")
         self.limit = limit
         self.time_scale = time_scale
         self.seed = seed

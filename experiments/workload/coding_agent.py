@@ -60,7 +60,7 @@ class CodingAgent(RecordedWorkload):
     ) -> None:
         """`session_gap`: seconds between the starts of two sessions."""
         super().__init__(path, limit, time_scale, seed)
-        check_at_least(0, session_gap=session_gap)
+        check_at_least(0.0, session_gap=session_gap)
         self.session_gap = session_gap
 
     def options(self) -> dict[str, str | int | float | bool | None]:

@@ -45,7 +45,8 @@ class FewShot(Workload):
         """
         super().__init__(limit, time_scale, seed)
         check_at_least(1, num_requests=num_requests, bank_size=bank_size, vocab_size=vocab_size)
-        check_at_least(0, num_shots=num_shots, instruction_tokens=instruction_tokens, zipf_exponent=zipf_exponent)
+        check_at_least(0, num_shots=num_shots, instruction_tokens=instruction_tokens)
+        check_at_least(0.0, zipf_exponent=zipf_exponent)
         check_at_least(1, example_tokens=example_tokens, question_tokens=question_tokens)
         check_at_least(0, output_tokens=output_tokens)
         check_at_least(1e-9, request_rate=request_rate)

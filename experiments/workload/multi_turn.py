@@ -47,7 +47,8 @@ class MultiTurn(Workload):
         super().__init__(limit, time_scale, seed)
         check_at_least(1, num_sessions=num_sessions, turns=turns, vocab_size=vocab_size)
         check_at_least(1, user_tokens=user_tokens, reply_tokens=reply_tokens)
-        check_at_least(0, system_tokens=system_tokens, session_gap=session_gap, think_time=think_time)
+        check_at_least(0, system_tokens=system_tokens)
+        check_at_least(0.0, session_gap=session_gap, think_time=think_time)
         self.num_sessions = num_sessions
         self.turns = turns
         self.system_tokens = system_tokens

@@ -10,6 +10,8 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
+from cache.tokens import INT32_MAX
+
 
 def stream(seed: int, *name: int) -> np.random.Generator:
     """The random numbers called `name` under `seed`, from their beginning. Raises ValueError for a negative seed."""
@@ -19,7 +21,9 @@ def stream(seed: int, *name: int) -> np.random.Generator:
 
 
 def random_tokens(rng: np.random.Generator, count: int, vocab_size: int) -> bytes:
-    """`count` uniform ids below `vocab_size`, as packed int32."""
+    """`count` uniform ids below `vocab_size`, as packed int32. Raises ValueError for ids beyond int32."""
+    if vocab_size - 1 > INT32_MAX:
+        raise ValueError(f"workload.vocab_size must be at most {INT32_MAX + 1} for token ids to fit int32")
     return rng.integers(vocab_size, size=count).astype("<i4").tobytes()
 
 

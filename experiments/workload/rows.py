@@ -30,5 +30,5 @@ def json_lines(file: TraceFile, row_type: type[Row], legend: str = "") -> Iterat
     for number, line in file.lines():
         try:
             yield number, decode(line)
-        except (msgspec.DecodeError, UnicodeDecodeError) as error:
+        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
             raise file.problem(number, f"{error}{legend}") from None

@@ -40,7 +40,8 @@ class SharedPrefix(Workload):
         """
         super().__init__(limit, time_scale, seed)
         check_at_least(1, num_requests=num_requests, num_prefixes=num_prefixes, vocab_size=vocab_size)
-        check_at_least(0, prefix_tokens=prefix_tokens, zipf_exponent=zipf_exponent, output_tokens=output_tokens)
+        check_at_least(0, prefix_tokens=prefix_tokens, output_tokens=output_tokens)
+        check_at_least(0.0, zipf_exponent=zipf_exponent)
         check_at_least(1, suffix_tokens=suffix_tokens)
         check_at_least(1e-9, request_rate=request_rate)
         self.num_requests = num_requests

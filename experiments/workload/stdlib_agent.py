@@ -106,7 +106,7 @@ class StdlibAgent(Workload):
         super().__init__(limit, time_scale, seed)
         check_at_least(1, num_sessions=num_sessions, num_files=num_files, num_tasks=num_tasks, min_turns=min_turns)
         check_at_least(1, lines_per_read=lines_per_read)
-        check_at_least(0, zipf_exponent=zipf_exponent, session_gap=session_gap, think_time=think_time)
+        check_at_least(0.0, zipf_exponent=zipf_exponent, session_gap=session_gap, think_time=think_time)
         check_at_least(min_turns, max_turns=max_turns)
         check_at_least(2048, max_prompt_tokens=max_prompt_tokens)  # the system prompt alone takes about 1,000
         if not 0 <= branch_share <= 1:

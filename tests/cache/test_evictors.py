@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 from collections.abc import Callable
 from typing import Any
 
@@ -24,7 +25,7 @@ POLICIES = options("evictor")
 def fresh(name: str, blocks: int = 8) -> Evictor:
     """A policy that has seen `blocks` single-block prompts inserted, each by a request of its own; all in use."""
     evictor: Evictor = build("evictor", name)
-    evictor.foresee(Future((b"", [i % blocks]) for i in range(4 * blocks)))
+    evictor.foresee(Future((b"", [i % blocks], 1) for i in range(4 * blocks)))
     for block in range(blocks):
         evictor.inserted([block], 0, Access(block, float(block), 16), [f"key {block}"])
     return evictor
@@ -54,7 +55,7 @@ class TestContract:
 
     def test_a_block_uncovered_by_a_victim_can_be_the_next_one(self, name: str) -> None:
         evictor = build("evictor", name)
-        evictor.foresee(Future([(b"", ["a", "b", "c"])]))
+        evictor.foresee(Future([(b"", ["a", "b", "c"], 3)]))
         evictor.inserted([0, 1, 2], 0, Access(0, 0.0, 48), ["a", "b", "c"])
         evictor.evictable(2)
         assert evictor.victims(3, lambda block: block - 1) == [2, 1, 0]
@@ -87,7 +88,7 @@ class TestContract:
     def test_what_it_remembers_is_bounded_however_often_blocks_are_used(self, name: str) -> None:
         evictor, blocks = build("evictor", name), 16
         requests = 6000
-        evictor.foresee(Future((b"", [i % blocks]) for i in range(requests)))
+        evictor.foresee(Future((b"", [i % blocks], 1) for i in range(requests)))
         for block in range(blocks):
             evictor.inserted([block], 0, Access(block, float(block), 16), [block])
             evictor.evictable(block)
@@ -99,8 +100,8 @@ class TestContract:
         assert sum(_size(value) for value in vars(evictor).values() if not isinstance(value, Future)) < 40 * blocks
 
     def test_a_shifted_workload_recovers(self, name: str) -> None:
-        if name == "lfu":
-            pytest.skip("plain LFU never forgets what was hot once; that is its definition")
+        if not build("evictor", name).adapts:
+            pytest.skip(f"{name} never forgets what was hot once; that is its definition")
         old = [(i % 10, 0, 0) for i in range(400)]
         new = [(100 + i % 10, 0, 0) for i in range(400)]
         hits, _ = replayed(old + new, 1, 33, build("evictor", name))
@@ -114,7 +115,7 @@ class TestContract:
 
 
 GOLDEN = {  # hit blocks on the frozen trace with pools of 40, 120 and 300 blocks
-    "belady": [2929, 3763, 3967],
+    "belady": [2991, 3820, 3967],
     "fifo": [2069, 3095, 3614],
     "lfu": [2671, 3570, 3764],
     "lru": [2118, 3128, 3654],
@@ -150,8 +151,11 @@ def judge(name: str, prompts: list[Prompt], victims: list[Prompt]) -> Any:
             assert next_use(choice) == max(next_use(p) for p in candidates)
         return choice
 
+    def hits_at(prompt: Prompt, prefix: Prompt) -> bool:
+        return prompt[: len(prefix)] == prefix and len(prefix) < len(prompt)
+
     def next_use(prefix: Prompt) -> int:
-        return next((i for i in range(clock[0], len(prompts)) if prompts[i][: len(prefix)] == prefix), len(prompts))
+        return next((i for i in range(clock[0], len(prompts)) if hits_at(prompts[i], prefix)), len(prompts))
 
     clock = [0]
 
@@ -184,13 +188,16 @@ def test_every_policy_differs_from_lru_somewhere(name: str) -> None:
     assert [hit_blocks(frozen_trace(), name, num_blocks=n) for n in (40, 120, 300)] != lru_hits
 
 
-@settings(max_examples=30, deadline=None)
-@given(seed=st.integers(0, 10**6), num_blocks=st.integers(8, 30))
-def test_no_policy_beats_belady(seed: int, num_blocks: int) -> None:
-    prompts = drawn_prompts(seed, longest=8)
-    best = hit_blocks(prompts, "belady", num_blocks=num_blocks)
-    for name in POLICIES:
-        assert hit_blocks(prompts, name, num_blocks=num_blocks) <= best
+@pytest.mark.parametrize("block_size", [1, 2])
+def test_no_policy_beats_belady(block_size: int) -> None:
+    """Small pools, few symbols, every prompt on a block boundary: where a block that cannot hit would mislead it."""
+    draw = random.Random(4)
+    for _ in range(300):
+        symbols = [[s] * block_size for s in range(4)]
+        prompts = [tuple(t for s in draw.choices(symbols, k=draw.randint(1, 3)) for t in s) for _ in range(8)]
+        best = hit_blocks(prompts, "belady", block_size, num_blocks=3)
+        for name in POLICIES:
+            assert hit_blocks(prompts, name, block_size, num_blocks=3) <= best, (name, prompts)
 
 
 def test_random_depends_on_its_seed_alone() -> None:

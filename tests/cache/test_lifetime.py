@@ -317,3 +317,38 @@ def test_work_per_request_does_not_grow_with_the_pool() -> None:
         finish(cache, seq)
     assert cache.allocator.stats.evictions > 0
     assert Counting.walks == 0, "an operation walked over the whole pool"
+
+
+def test_growing_beyond_the_whole_pool_is_told_apart_from_waiting_for_room() -> None:
+    cache = manager(num_blocks=2)
+    cache.allocate(seq := sequence(range(8)))
+    with pytest.raises(SequenceTooLarge, match="9 tokens need 3 blocks"):
+        cache.append(seq, [8])
+    assert seq.num_tokens == 8
+
+
+def test_a_sequence_belongs_to_one_cache_at_a_time_and_takes_nothing_along() -> None:
+    fine, coarse = manager(num_blocks=64, block_size=4), manager(num_blocks=64, block_size=8)
+    a, b = sequence(range(32)), sequence([*range(12), *range(100, 120)], 1)
+    fine.allocate(a)
+    with pytest.raises(MisuseError, match="another cache"):
+        coarse.allocate(a)
+    fine.free(a)
+    fine.can_allocate(b)
+    coarse.allocate(a)
+    coarse.promote_to_immutable(a, 32)
+    assert coarse.allocate(b) == 8, "12 tokens are shared: one block of 8"
+
+
+def test_a_failing_policy_leaves_the_books_balanced() -> None:
+    class Failing(Lru):
+        def victims(self, count, uncover):  # type: ignore[no-untyped-def]
+            raise PolicyError("no idea")
+
+    cache = CacheManager(HashChain(3, 4, build("hasher", "builtin"), Failing()))
+    cache.allocate(first := sequence(range(12)))
+    finish(cache, first)
+    with pytest.raises(PolicyError, match="no idea"):
+        cache.allocate(second := sequence([*range(8), 50], 1))
+    assert not second.allocated
+    cache.check_integrity()

@@ -121,7 +121,7 @@ class Traffic(RuleBasedStateMachine):
         could, before, length = self.manager.can_append(seq, len(tokens)), list(seq.block_table), seq.num_tokens
         try:
             copies = self.manager.append(seq, tokens)
-        except OutOfBlocks:
+        except (OutOfBlocks, SequenceTooLarge):
             assert not could
             assert (seq.block_table, seq.num_tokens) == (before, length)
             return

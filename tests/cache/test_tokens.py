@@ -97,3 +97,32 @@ def test_no_tokens_have_no_blocks():
         assert len(tokens) == 0
         assert list(tokens.contents(16)) == []
         assert tokens.packed() == b""
+
+
+traces = st.builds(
+    lambda ids, unit, cut: TraceTokens(ids, max(len(ids) * unit - cut % unit, 0), unit),
+    st.lists(st.integers(0, 20), min_size=1, max_size=5),
+    st.sampled_from([1, 2, 4, 8, 16]),
+    st.integers(0, 15),
+)
+
+
+@given(traces, traces, st.sampled_from([1, 2, 3, 4, 8, 16]))
+def test_contents_are_never_equal_where_tokens_differ_whatever_the_units(
+    a: TraceTokens, b: TraceTokens, block_size: int
+) -> None:
+    for mine, mine_tokens in zip(a.contents(block_size), PackedTokens(a.packed()).contents(block_size), strict=True):
+        for its, its_tokens in zip(b.contents(block_size), PackedTokens(b.packed()).contents(block_size), strict=True):
+            if mine == its:
+                assert mine_tokens == its_tokens
+
+
+@pytest.mark.parametrize(("num_tokens", "unit"), [(-5, 16), (0, 0), (16, -1)])
+def test_a_trace_of_no_size_is_refused(num_tokens: int, unit: int) -> None:
+    with pytest.raises(ValueError, match="0 or more tokens in units of 1 or more"):
+        TraceTokens([], num_tokens, unit)
+
+
+def test_packed_bytes_with_a_sign_bit_are_refused() -> None:
+    with pytest.raises(ValueError, match="int32"):
+        PackedTokens(bytes(4) + b"\xff\xff\xff\xff")

@@ -86,3 +86,11 @@ def test_what_a_killed_run_left_is_swept_up(tmp_path: Path) -> None:
 def test_numbers_that_json_lacks_become_words() -> None:
     text = json_line({"a": [float("inf"), -float("inf"), float("nan")], "b": None, "c": True})
     assert json.loads(text) == {"a": ["inf", "-inf", "nan"], "b": None, "c": True}
+
+
+def test_a_record_made_from_other_sources_or_another_trace_is_not_finished(finished: Path) -> None:
+    made = read_record(finished).environment
+    assert is_finished(finished, CONFIG, made)
+    for key in made:
+        assert not is_finished(finished, CONFIG, {**made, key: "another"})
+    assert not is_finished(finished, CONFIG, {"workload_fingerprint": "never written down"})

@@ -149,10 +149,32 @@ def test_a_share_of_the_workload_is_the_same_memory_at_every_block_size() -> Non
     assert [resolve_num_blocks("10%", size, workload) for size in (16, 32, 100)] == [100, 50, 16]
 
 
-@pytest.mark.parametrize("asked", ["0", "-3", "nan", "1.5", "0%", "-1%", "many", "%", None, "inf%"])
+@pytest.mark.parametrize("asked", ["0", "-3", "nan", "1.5", "0%", "-1%", "many", "%", None, "inf%", "1e308%", True])
 def test_a_pool_of_no_size_is_refused(asked: Any) -> None:
     with pytest.raises(UserError, match="is no pool size"):
         resolve_num_blocks(asked, 16, Prompts([range(4)]))
+
+
+def test_an_error_of_the_workload_is_not_blamed_on_the_pool() -> None:
+    class Broken(Prompts):
+        def requests(self) -> Iterator[Request]:
+            raise ValueError("workload.x is wrong")
+
+    with pytest.raises(ValueError, match=r"workload\.x"):
+        resolve_num_blocks("5%", 16, Broken([]))
+
+
+@pytest.mark.parametrize("limit", [-1, 1.5, "abc", True])
+def test_a_limit_that_is_no_count_is_refused_by_name(limit: Any) -> None:
+    with pytest.raises(ValueError, match=r"workload\.limit must be a"):
+        Prompts([range(4)], limit=limit)
+
+
+def test_the_time_series_ends_at_the_last_request() -> None:
+    rows: list[dict[str, Any]] = []
+    metrics = replay(Prompts(drawn_prompts(5, count=333)), manager(20, 2), rows.append)
+    assert rows[-1]["evictions"] == metrics["evictions"]
+    assert rows[-1]["hit_rate"] == metrics["token_hit_rate"]
 
 
 @pytest.mark.parametrize(

@@ -93,6 +93,34 @@ def test_the_launcher_does_not_matter_and_swept_workloads_are_reported_apart(lab
     assert reports == {"workload=one", "workload=two"}
 
 
+def test_a_sweep_works_in_a_folder_reached_through_a_link(lab: Path) -> None:
+    (lab / "elsewhere").mkdir()
+    (lab / "runs").symlink_to(lab / "elsewhere")
+    code, out, err = toy_lab.run(lab, "sweep=grid", "fail=lru")
+    summary = toy_lab.last_json(out)
+    assert (code, summary["finished"], summary["failed"]) == (1, 4, 2), err
+
+
+def test_a_second_sweep_in_the_same_folder_is_refused_while_the_first_runs(lab: Path) -> None:
+    first = toy_lab.start(lab, "sweep=grid", "sleep=0.5")
+    deadline = time.monotonic() + 60
+    while not toy_lab.calls(lab) and time.monotonic() < deadline:
+        time.sleep(0.02)
+    code, _, err = toy_lab.run(lab, "sweep=grid", "sleep=0.5")
+    assert code == 2
+    assert "another process is running this sweep" in err
+    out, _ = first.communicate(timeout=60)
+    assert first.returncode == 0
+    assert toy_lab.last_json(out)["finished"] == 6
+
+
+def test_redo_runs_every_job_again_in_its_own_folder(lab: Path) -> None:
+    folder = toy_lab.last_json(toy_lab.run(lab, "sweep=grid")[1])["folder"]
+    again = toy_lab.last_json(toy_lab.run(lab, "sweep=grid", "record.redo=true")[1])
+    assert (again["folder"], again["finished"]) == (folder, 6)
+    assert toy_lab.last_json(toy_lab.run(lab, "sweep=grid")[1])["skipped"] == 6
+
+
 def test_what_the_command_line_fixes_gives_the_sweep_a_folder_of_its_own(lab: Path) -> None:
     out = toy_lab.run(lab, "sweep=grid", "seed=7", "workload=two", "evictor=lru", "block_size=16,32")[1]
     folder = Path(toy_lab.last_json(out)["folder"])

@@ -44,7 +44,10 @@ def replayed(
     if evictor.needs_future:
         fits = [manager.num_blocks_for(len(tokens)) <= num_blocks for tokens in packed]
         evictor.foresee(
-            Future((b"", t.contents(block_size)) if ok else None for t, ok in zip(packed, fits, strict=True))
+            Future(
+                (b"", t.contents(block_size), (len(t) - 1) // block_size) if ok else None
+                for t, ok in zip(packed, fits, strict=True)
+            )
         )
     hits: list[int | None] = []
     for i, tokens in enumerate(packed):

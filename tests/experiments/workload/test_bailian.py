@@ -54,3 +54,15 @@ def test_a_missing_field_is_told_by_name(write, field):
     broken = {key: value for key, value in row(1, -1, 0, 16, [1]).items() if key != field}
     with pytest.raises(UserError, match=field):
         list(Bailian(write(broken)))
+
+
+@pytest.mark.parametrize(
+    "rows",
+    [
+        [row(1, -1, 0, 20, [7]), row(2, -1, 1, 36, [2**27 - 1, 5])],  # an id that a tail was named after
+        [row(1, -1, 0, 16, [2**27 - 2]), row(2, -1, 1, 20, [7]), row(3, -1, 2, 20, [7])],  # and the other way round
+    ],
+)
+def test_no_tail_shares_the_id_of_a_block(write, rows):
+    with pytest.raises(UserError, match="ids must stay below"):
+        list(Bailian(write(*rows)))
