@@ -1,0 +1,1 @@
+"""Writing K and V of new tokens into their slots."""
