@@ -1,0 +1,217 @@
+"""The inside of every attention kernel: one tile of query rows against a range of keys, and how two ranges combine.
+
+The softmax runs in base 2 (`exp2` is one instruction). A range yields three things per row:
+
+    row_max = max_j s_j          row_sum = Σ_j 2^(s_j − row_max)          acc = Σ_j 2^(s_j − row_max) · v_j
+
+and two disjoint ranges *fold* into one by rescaling both to the larger maximum. A row that saw no key holds
+(−inf, 0, 0) and folding it changes no bit of the other: that is what makes invariant mode possible.
+
+Knows nothing of requests: callers say which rows, which keys, and which row of a block table.
+"""
+
+# Triton reads the signatures of kernels itself and gives its decorator no types, so mypy is told to expect neither.
+# mypy: allow-untyped-defs, allow-incomplete-defs, allow-untyped-decorators
+
+import triton
+import triton.language as tl
+
+LOG2E = tl.constexpr(1.4426950408889634)
+LN2 = tl.constexpr(0.6931471805599453)
+
+
+@triton.jit
+def locate(
+    query_start_loc_ptr,  # [num_requests + 1]
+    num_requests,
+    tile,
+    TOKENS: tl.constexpr,  # query tokens per tile
+    ONE_QUERY: tl.constexpr,  # every request has exactly one query token
+):
+    """The request of a query tile, and the tile's first token within that request.
+
+    Request r owns tiles [start_r // TOKENS + r, start_{r+1} // TOKENS + r + 1): at least as many as it needs, known
+    without reading any length on the host. A tile too many finds its first token past the end and has no work.
+    """
+    if ONE_QUERY:
+        request = tile
+        first = tile * 0
+    else:
+        request = tile * 0
+        past = request + num_requests
+        while past - request > 1:
+            middle = (request + past) // 2
+            begins = tl.load(query_start_loc_ptr + middle).to(tl.int32) // TOKENS + middle
+            request = tl.where(begins <= tile, middle, request)
+            past = tl.where(begins <= tile, past, middle)
+        begins = tl.load(query_start_loc_ptr + request).to(tl.int32) // TOKENS + request
+        first = (tile - begins) * TOKENS
+    return request, first
+
+
+@triton.jit
+def capped(s, softcap):
+    """softcap · tanh(s / softcap), by exp2 alone; saturates cleanly where exp2 overflows."""
+    return softcap * (1.0 - 2.0 / (tl.exp2(s * (2.0 * LOG2E / softcap)) + 1.0))
+
+
+@triton.jit
+def fold(acc, row_max, row_sum, acc_next, max_next, sum_next):
+    """Two disjoint ranges of keys as one. Exact where either is empty."""
+    new_max = tl.maximum(row_max, max_next)
+    safe_max = tl.where(new_max == float("-inf"), 0.0, new_max)
+    left = tl.exp2(row_max - safe_max)
+    right = tl.exp2(max_next - safe_max)
+    # [TILE_Q, TILE_DV]
+    acc = acc * left[:, None] + acc_next * right[:, None]
+    return acc, new_max, row_sum * left + sum_next * right
+
+
+@triton.jit
+def add_sinks(acc, row_max, row_sum, sinks):
+    """One more key per row with logit `sinks` (natural units) and a value of zero: it only grows the denominator."""
+    return fold(acc, row_max, row_sum, tl.zeros_like(acc), sinks * LOG2E, tl.zeros_like(row_sum) + 1.0)
+
+
+@triton.jit
+def finish(acc, row_max, row_sum):
+    """Normalised output and natural-log LSE; zeros and −inf for a row that saw no key."""
+    seen = row_sum > 0.0
+    out = acc / tl.where(seen, row_sum, 1.0)[:, None]
+    lse = tl.where(seen, (row_max + tl.log2(tl.where(seen, row_sum, 1.0))) * LN2, float("-inf"))
+    return out, lse
+
+
+@triton.jit
+def attend(
+    q,  # [TILE_Q, TILE_DK]
+    q_pos,  # [TILE_Q] absolute position of each row's token
+    slopes,  # [TILE_Q] ALiBi slope, or None
+    kv_lo,  # keys at kv_lo <= position < kv_hi are visited
+    kv_hi,
+    table_ptr,  # block id of the tokens at positions i * KV_BLOCK and on: table_ptr[i]
+    k_ptr,  # [num_blocks, KV_BLOCK, *, HEAD_DIM_K], at this KV head
+    v_ptr,  # [num_blocks, KV_BLOCK, *, HEAD_DIM_V], at this KV head
+    k_scale_ptr,  # None, [1], or [num_blocks, KV_BLOCK, *] at this KV head
+    v_scale_ptr,
+    num_blocks,
+    scale,
+    softcap,  # None: off
+    window,  # None: off; otherwise a query sees itself and the window - 1 keys before it
+    stride_k_block,
+    stride_k_slot,
+    stride_v_block,
+    stride_v_slot,
+    stride_scale_block,
+    stride_scale_slot,
+    CAUSAL: tl.constexpr,
+    SCALE_PER_TOKEN: tl.constexpr,
+    HEAD_DIM_K: tl.constexpr,
+    HEAD_DIM_V: tl.constexpr,
+    KV_BLOCK: tl.constexpr,  # any size, powers of two or not
+    TILE_Q: tl.constexpr,  # power of two, >= 16
+    TILE_KV: tl.constexpr,  # power of two, >= 16
+    TILE_DK: tl.constexpr,  # power of two, >= HEAD_DIM_K
+    TILE_DV: tl.constexpr,  # power of two, >= HEAD_DIM_V
+):
+    """Attention of the tile's rows over [kv_lo, kv_hi): `acc`, `row_max`, `row_sum`, not yet normalised.
+
+    Tiles of keys start at multiples of TILE_KV in absolute positions, wherever kv_lo lies. Slots outside the range,
+    and blocks outside the pool, are neither read nor counted, so NaN there reaches nothing.
+    """
+    offs_kv = tl.arange(0, TILE_KV)
+    offs_dk = tl.arange(0, TILE_DK)
+    offs_dv = tl.arange(0, TILE_DV)
+    row_max = tl.full([TILE_Q], float("-inf"), tl.float32)
+    row_sum = tl.zeros([TILE_Q], tl.float32)
+    acc = tl.zeros([TILE_Q, TILE_DV], tl.float32)
+    if k_scale_ptr is not None and not SCALE_PER_TOKEN:
+        scale = scale * tl.load(k_scale_ptr)
+
+    for start in tl.range(kv_lo // TILE_KV * TILE_KV, kv_hi, TILE_KV):
+        kv_pos = start + offs_kv
+        mask_kv = (kv_pos >= kv_lo) & (kv_pos < kv_hi)
+        if KV_BLOCK % TILE_KV == 0:
+            block = tl.load(table_ptr + start // KV_BLOCK)  # the whole tile lies in one block
+        else:
+            block = tl.load(table_ptr + kv_pos // KV_BLOCK, mask=mask_kv, other=-1)
+        mask_kv = mask_kv & (block >= 0) & (block < num_blocks)
+        # int64 before any stride: a pool passes 2^31 elements easily
+        block = block.to(tl.int64)
+        slot = (kv_pos % KV_BLOCK).to(tl.int64)
+
+        # [TILE_KV, TILE_DK]
+        k_ptrs = k_ptr + (block * stride_k_block + slot * stride_k_slot)[:, None] + offs_dk[None, :]
+        k = tl.load(k_ptrs, mask=mask_kv[:, None] & (offs_dk < HEAD_DIM_K)[None, :], other=0.0)
+        # [TILE_KV, TILE_DV]
+        offs_v = block * stride_v_block + slot * stride_v_slot
+        if v_ptr.dtype.element_ty.primitive_bitwidth == 8:
+            # loaded sideways and turned: the compiler would otherwise load 8 of these one-byte elements at a time
+            v_ptrs = v_ptr + offs_v[None, :] + offs_dv[:, None]
+            v = tl.trans(tl.load(v_ptrs, mask=mask_kv[None, :] & (offs_dv < HEAD_DIM_V)[:, None], other=0.0))
+        else:
+            v_ptrs = v_ptr + offs_v[:, None] + offs_dv[None, :]
+            v = tl.load(v_ptrs, mask=mask_kv[:, None] & (offs_dv < HEAD_DIM_V)[None, :], other=0.0)
+
+        # [TILE_Q, TILE_KV]
+        s = tl.dot(q, tl.trans(k.to(q.dtype)), input_precision="ieee")
+        if SCALE_PER_TOKEN:
+            offs_scale = block * stride_scale_block + slot * stride_scale_slot
+            s = s * tl.load(k_scale_ptr + offs_scale, mask=mask_kv, other=0.0)[None, :]
+            # V takes its scales before the product: scaled probabilities would underflow in fp16
+            v = v.to(tl.float32) * tl.load(v_scale_ptr + offs_scale, mask=mask_kv, other=0.0)[:, None]
+        if softcap is not None:
+            s = capped(s * scale, softcap) * LOG2E
+        else:
+            s = s * (scale * LOG2E)
+        if slopes is not None:
+            s = s + (slopes * LOG2E)[:, None] * (kv_pos[None, :] - q_pos[:, None]).to(tl.float32)
+        visible = mask_kv[None, :]
+        if CAUSAL:
+            visible = visible & (kv_pos[None, :] <= q_pos[:, None])
+        if window is not None:
+            visible = visible & (kv_pos[None, :] > q_pos[:, None] - window)
+        s = tl.where(visible, s, float("-inf"))
+
+        new_max = tl.maximum(row_max, tl.max(s, 1))
+        safe_max = tl.where(new_max == float("-inf"), 0.0, new_max)
+        p = tl.exp2(s - safe_max[:, None])
+        shrink = tl.exp2(row_max - safe_max)
+        row_sum = row_sum * shrink + tl.sum(p, 1)
+        row_max = new_max
+        acc = tl.dot(p.to(q.dtype), v.to(q.dtype), acc * shrink[:, None], input_precision="ieee")
+
+    if v_scale_ptr is not None and not SCALE_PER_TOKEN:
+        acc = acc * tl.load(v_scale_ptr)
+    return acc, row_max, row_sum
+
+
+@triton.jit
+def load_queries(
+    q_ptr,  # [num_tokens, num_heads, HEAD_DIM_K]
+    token,  # [TILE_Q]
+    head,  # [TILE_Q]
+    mask_row,  # [TILE_Q]
+    stride_q_token,
+    stride_q_head,
+    HEAD_DIM_K: tl.constexpr,
+    TILE_DK: tl.constexpr,
+):
+    """The query vectors of a tile's rows, zeros where a row or dimension is padding."""
+    offs_dk = tl.arange(0, TILE_DK)
+    offs_row = token.to(tl.int64) * stride_q_token + head.to(tl.int64) * stride_q_head
+    # [TILE_Q, TILE_DK]
+    mask = mask_row[:, None] & (offs_dk < HEAD_DIM_K)[None, :]
+    return tl.load(q_ptr + offs_row[:, None] + offs_dk[None, :], mask=mask, other=0.0)
+
+
+@triton.jit
+def key_range(first_pos, last_pos, kv_start, seq_len, window, CAUSAL: tl.constexpr):
+    """Keys that any query at positions first_pos..last_pos may see: [kv_lo, kv_hi)."""
+    kv_lo = kv_start
+    kv_hi = seq_len
+    if CAUSAL:
+        kv_hi = tl.minimum(seq_len, last_pos + 1)
+    if window is not None:
+        kv_lo = tl.maximum(kv_start, first_pos - window + 1)
+    return kv_lo, kv_hi
