@@ -1,0 +1,169 @@
+"""Every attention variant against the plain-torch reference, over a poisoned pool."""
+
+from __future__ import annotations
+
+import inspect
+
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from kernels.attention import cascade, merge, naive, split_kv, varlen
+from kernels.tuning import AttentionConfig
+
+TILES = AttentionConfig(32, 64)
+VARIANTS = {"varlen": varlen.attention, "split_kv": lambda *a, **k: split_kv.attention(*a, **k, num_splits=3)}
+
+
+def check(variant, case, agree, device, dtype=torch.float32, **options):
+    moved = {k: v.to(device) if isinstance(v, torch.Tensor) else v for k, v in options.items()}
+    actual = VARIANTS[variant](*case.args(device), return_lse=True, validate=True, config=TILES, **moved)
+    agree(actual, naive.attention(*case.args(), return_lse=True, **options), dtype)
+
+
+@pytest.fixture(params=list(VARIANTS))
+def variant(request):
+    return request.param
+
+
+@pytest.mark.parametrize("block_size", [1, 8, 16, 24, 32, 48, 64, 128, 256], ids=lambda b: f"bs{b}")
+def test_any_block_size_gives_the_reference(block_size, variant, make_case, agree, device):
+    lens = [111, max(1, block_size - 1), block_size + 1]
+    check(variant, make_case([1, 1, 5 if block_size > 5 else 1], lens, block_size=block_size), agree, device)
+
+
+@pytest.mark.parametrize(
+    ("dim", "dim_v"),
+    [(64, 64), (80, 80), (96, 96), (128, 128), (192, 128), (256, 256), (64, 128), (16, 24)],
+    ids=lambda d: f"D{d}",
+)
+def test_any_head_dims_give_the_reference(dim, dim_v, variant, dtype, make_case, agree, device):
+    case = make_case([1, 3], [63, 25], dim=dim, dim_v=dim_v, block_size=24, dtype=dtype)
+    check(variant, case, agree, device, dtype)
+
+
+@pytest.mark.parametrize("group", [1, 2, 3, 4, 5, 6, 7, 8, 16], ids=lambda g: f"G{g}")
+def test_any_group_size_packs_into_the_query_tile(group, variant, make_case, agree, device):
+    case = make_case([1, 9, 2], [33, 40, 2], heads=2 * group, kv_heads=2, block_size=16)
+    check(variant, case, agree, device)
+
+
+@pytest.mark.parametrize("length", [1, 15, 16, 17, 63, 111], ids=lambda n: f"L{n}")
+def test_a_whole_prompt_in_one_pass(length, dtype, variant, make_case, agree, device):
+    check(variant, make_case([length], [length], block_size=16, heads=2, kv_heads=1, dtype=dtype), agree, device, dtype)
+
+
+OPTIONS = {
+    "plain": {},
+    "not causal": {"causal": False},
+    "softcap": {"softcap": 2.0},
+    "alibi": {"alibi_slopes": torch.tensor([0.5, 0.25, 0.125, 1.0])},
+    "sinks": {"sinks": torch.tensor([0.5, -3.0, 4.0, float("-inf")])},
+    "scale": {"scale": 0.3},
+    "kv_starts": {"kv_starts": torch.tensor([7, 0, 30])},
+    "all": {
+        "window": 9,
+        "softcap": 5.0,
+        "alibi_slopes": torch.tensor([0.5, 0.25, 0.125, 1.0]),
+        "sinks": torch.tensor([0.5, -3.0, 4.0, 0.0]),
+        "kv_starts": torch.tensor([7, 0, 3]),
+    },
+}
+
+
+@pytest.mark.parametrize("name", OPTIONS)
+def test_every_option_gives_the_reference(name, variant, make_case, agree, device):
+    check(variant, make_case([4, 1, 20], [70, 1, 33], block_size=8), agree, device, **OPTIONS[name])
+
+
+@pytest.mark.parametrize("window", [1, 15, 16, 17, 63, 64, 65], ids=lambda w: f"w{w}")
+def test_window_edges(window, variant, make_case, agree, device):
+    check(variant, make_case([3, 1], [66, 16], block_size=16), agree, device, window=window)
+
+
+def test_head_major_layout_differs_by_strides_only(variant, make_case, agree, device):
+    check(variant, make_case([5, 1], [29, 50], head_major=True, block_size=24), agree, device)
+
+
+def test_strided_queries(variant, make_case, agree, device):
+    case = make_case([3, 2], [20, 9])
+    case.q = torch.randn(5, 3, 4, 64)[:, 1]  # a slice of a fused QKV
+    check(variant, case, agree, device)
+
+
+def test_requests_without_queries_or_keys(variant, make_case, agree, device):
+    check(variant, make_case([0, 1, 0, 2], [0, 1, 5, 2]), agree, device)
+
+
+def test_an_empty_batch_is_an_empty_result(variant, make_case, device):
+    out, lse = VARIANTS[variant](*make_case([0], [0]).args(device), return_lse=True)
+    assert out.shape == (0, 4, 64)
+    assert lse.shape == (0, 4)
+
+
+def test_rows_that_see_nothing_are_zeros_with_lse_minus_infinity(variant, make_case, device):
+    case = make_case([2, 1], [10, 5])
+    starts = torch.tensor([10, 0], dtype=torch.int32).to(device)
+    out, lse = VARIANTS[variant](*case.args(device), return_lse=True, kv_starts=starts)
+    assert torch.equal(out[:2].cpu(), torch.zeros(2, 4, 64))
+    assert torch.isneginf(lse[:2]).all()
+    assert torch.isfinite(lse[2:]).all()
+
+
+@pytest.mark.parametrize("bad", [-1, 10**6], ids=["negative", "past-the-pool"])
+@pytest.mark.parametrize("block_size", [16, 64], ids=lambda b: f"bs{b}")
+def test_blocks_outside_the_pool_are_left_out_never_read_as_block_0(bad, block_size, variant, make_case, agree, device):
+    case = make_case([1], [130], block_size=block_size)
+    case.k_cache[0] = case.v_cache[0] = 1e4
+    case.block_table[0] = torch.where(case.block_table[0] == 0, 1, case.block_table[0])
+    case.k_cache.nan_to_num_(0.5)
+    case.v_cache.nan_to_num_(0.5)
+    case.block_table[0, 1] = bad
+    actual = VARIANTS[variant](*case.args(device), return_lse=True, config=TILES)
+    agree(actual, naive.attention(*case.args(), return_lse=True))
+    assert actual[0].abs().max() < 100
+
+
+def test_the_pool_is_only_read(variant, make_case, device):
+    case = make_case([1, 4], [20, 33])
+    args = case.args(device)
+    VARIANTS[variant](*args)
+    assert torch.equal(args[1].cpu().view(torch.int32), case.k_cache.view(torch.int32))
+    assert torch.equal(args[2].cpu().view(torch.int32), case.v_cache.view(torch.int32))
+
+
+@settings(deadline=None, max_examples=15, derandomize=True)
+@given(data=st.data())
+def test_drawn_shapes_give_the_reference(data, make_case, agree, device):
+    queries = data.draw(st.lists(st.integers(0, 9), min_size=1, max_size=3), "query_lens")
+    seqs = [n + data.draw(st.integers(0, 40), "cached") for n in queries]
+    kv_heads = data.draw(st.sampled_from([1, 2]), "kv_heads")
+    case = make_case(
+        queries,
+        seqs,
+        heads=kv_heads * data.draw(st.integers(1, 6), "group"),
+        kv_heads=kv_heads,
+        dim=data.draw(st.sampled_from([32, 48, 64]), "dim"),
+        dim_v=data.draw(st.sampled_from([32, 40]), "dim_v"),
+        block_size=data.draw(st.sampled_from([1, 3, 8, 24, 32]), "block_size"),
+        head_major=data.draw(st.booleans(), "head_major"),
+        seed=data.draw(st.integers(0, 99), "seed"),
+    )
+    window = data.draw(st.none() | st.integers(1, 30), "window")
+    check(data.draw(st.sampled_from(list(VARIANTS)), "variant"), case, agree, device, window=window)
+
+
+@pytest.mark.parametrize(
+    ("reference", "launcher"),
+    [
+        (naive.attention, varlen.attention),
+        (naive.attention, split_kv.attention),
+        (naive.merge, merge.merge),
+        (naive.cascade, cascade.cascade),
+    ],
+)
+def test_the_reference_has_the_launchers_name_and_argument_order(reference, launcher):
+    names = list(inspect.signature(reference).parameters)
+    assert reference.__name__ == launcher.__name__
+    assert list(inspect.signature(launcher).parameters)[: len(names)] == names
