@@ -1,7 +1,7 @@
 """Partial results over disjoint keys as one: the reduction behind `split_kv` and `cascade`, and useful alone.
 
 Parts fold in order, 0 to num_parts − 1, one row (a query token and head) independent of the next. A part whose
-maximum is −inf saw no key for that row; its accumulator is not read, so it may hold anything.
+maximum is −inf saw no key for that row; its sum and accumulator are not read, so they may hold anything.
 
 Knows nothing of which keys a part covered, nor whether two parts overlap.
 """
@@ -53,7 +53,7 @@ def merge_kernel(
             max_next = max_next * LOG2E
             sum_next = seen.to(tl.float32)
         else:
-            sum_next = tl.load(sum_ptr + offs_row, mask=mask_row, other=0.0)
+            sum_next = tl.load(sum_ptr + offs_row, mask=seen, other=0.0)
         # [TILE_ROWS, TILE_DV]
         acc_ptrs = acc_ptr + offs_row[:, None] * HEAD_DIM_V + offs_dv[None, :]
         acc_next = tl.load(acc_ptrs, mask=seen[:, None] & (offs_dv < HEAD_DIM_V)[None, :], other=0.0).to(tl.float32)

@@ -69,6 +69,18 @@ def test_options_reach_both_halves(name, make_case, agree, device):
     agree(actual, naive.cascade(*case.args(), nodes, return_lse=True, **OPTIONS[name]))
 
 
+@pytest.mark.parametrize("tree", ["some share", "a tree"])
+def test_workspace_garbage_is_never_read(tree, make_case, agree, device, monkeypatch):
+    def poisoned(problem, num_parts):
+        return tuple(t.fill_(float("nan")) for t in original(problem, num_parts))
+
+    original = cascade.partials
+    monkeypatch.setattr(cascade, "partials", poisoned)
+    case, nodes = build(make_case, forest(TREES[tree]), [1, 4, 2, 1], [3, 0, 20, 0])
+    actual = cascade.cascade(*case.args(device), nodes, return_lse=True, config=TILES)
+    agree(actual, naive.cascade(*case.args(), nodes, return_lse=True))
+
+
 @pytest.mark.parametrize("block_size", [1, 24, 64], ids=lambda b: f"bs{b}")
 def test_any_block_size_and_fp16(block_size, dtype, make_case, agree, device):
     nodes = forest([(0, 3, [0, 1]), (3, 1, [1])], block_size)
