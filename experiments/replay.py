@@ -186,7 +186,7 @@ def replay_job(cfg: DictConfig, log: Callable[[Row], None]) -> Result:
     asked, cfg.num_blocks = cfg.num_blocks, resolve_num_blocks(cfg.num_blocks, block_size, workload)
     manager = CacheManager(instantiate(cfg.allocator))
     conditions = {
-        **workload_identity(cfg),
+        "workload_fingerprint": workload.fingerprint(),
         "granularity": workload.granularity,
         "block_size": block_size,
         "num_blocks": cfg.num_blocks,
