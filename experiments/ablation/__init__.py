@@ -1,0 +1,1 @@
+"""What a kernel costs: one point of a sweep, compiled or timed, never without a passed check."""

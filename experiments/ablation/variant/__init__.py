@@ -1,0 +1,1 @@
+"""One way of doing an operation per file; `conf/variant` names them."""
