@@ -34,6 +34,7 @@ class Check:
     error: float
     bound: float
     dtype: str
+    seed: int = 0
 
     def row(self) -> dict[str, Any]:
         """As columns of the table."""
@@ -58,7 +59,7 @@ def check(variant: Variant, point: Point, tuning: Tuning, device: torch.device, 
     inputs = variant.inputs(call, device, seed)
     expected = variant.reference(inputs)
     actual = variant.results(inputs, variant.bind(inputs, call, tuning)())
-    return judge(actual, expected, call.dtype, quantised=call.kv_dtype is not None)
+    return replace(judge(actual, expected, call.dtype, quantised=call.kv_dtype is not None), seed=seed)
 
 
 def judge(actual: Sequence[Tensor], expected: Sequence[Tensor], dtype: str, quantised: bool = False) -> Check:

@@ -63,7 +63,7 @@ class Point:
         self._demand(
             "shared_prefix",
             whole and prefix % self.block_size == 0,
-            f"a multiple of block_size={self.block_size}, and end before the queries at {self.context - self.query_len}",
+            f"a multiple of block_size={self.block_size}, at most {self.context - self.query_len} (before the queries)",
         )
 
     def _demand(self, name: str, condition: bool, what: str) -> None:

@@ -28,7 +28,7 @@ INT8_STEP = 1 / 32
 
 @dataclass(frozen=True, slots=True)
 class Pool:
-    """K and V `[num_blocks, block_size, num_kv_heads, head_dim]`, scales or None, `block_table [batch, width]` int32."""
+    """K and V `[num_blocks, block_size, num_kv_heads, head_dim]`, scales, `block_table [batch, width]` int32."""
 
     k_cache: Tensor
     v_cache: Tensor

@@ -1,6 +1,6 @@
 """What all attention variants share: inputs, the plain reference, and the work there is.
 
-    flops = 4 · heads · head_dim · (query, key) pairs that see each other        two products, a multiply and an add each
+    flops = 4 · heads · head_dim · (query, key) pairs that see each other      two products, multiply and add
     bytes = K and V of every distinct token, q and out
 
 Knows nothing of how keys are split or shared out.

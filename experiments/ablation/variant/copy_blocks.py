@@ -44,9 +44,7 @@ class CopyBlocks(Variant):
         generator = torch.Generator(device).manual_seed(seed)
         size = (2 * point.batch, point.block_size, point.num_kv_heads, point.head_dim)
         dtype = TORCH[point.dtype]
-        pools = [
-            torch.randn(size, dtype=dtype, generator=generator, device=device) for _ in range(2 * self.num_layers)
-        ]
+        pools = [torch.randn(size, dtype=dtype, generator=generator, device=device) for _ in range(2 * self.num_layers)]
         ids = torch.arange(2 * point.batch, device=device)
         if point.placement == "strided":
             ids = ids.view(-1, 2).T.flatten()

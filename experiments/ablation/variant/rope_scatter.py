@@ -22,6 +22,8 @@ from kernels.write import naive, rope_scatter
 class RopeScatter(Write):
     """`kernels.write.rope_scatter`, whole heads turned."""
 
+    op = "rope_write"
+
     def __init__(self, interleaved: bool = False) -> None:
         """`interleaved`: pairs (2i, 2i + 1) rather than (i, i + half)."""
         self.interleaved = interleaved

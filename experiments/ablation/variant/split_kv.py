@@ -23,9 +23,7 @@ class SplitKv(Attention):
             return point
         tiles = self.tiles(point, tuning)
         programs = query_grid(problem(shape_of(point)), tiles)[1] * point.num_kv_heads
-        return replace(
-            point, num_splits=split_kv.choose_num_splits(programs, point.context, tiles.tile_kv, processors)
-        )
+        return replace(point, num_splits=split_kv.choose_num_splits(programs, point.context, tiles.tile_kv, processors))
 
     def launches(self, point: Point, tuning: Tuning) -> list[Launch]:
         splits = point.num_splits or 1

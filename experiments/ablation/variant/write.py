@@ -21,7 +21,7 @@ from experiments.ablation.variant.base import Variant, Work
 
 @dataclass(frozen=True, slots=True)
 class WriteInputs:
-    """`k`, `v [num_tokens, num_kv_heads, head_dim]`, `q [num_tokens, num_heads, head_dim]`, slots and positions int64."""
+    """`q`, `k`, `v [num_tokens, heads, head_dim]`; positions and slots `[num_tokens]` int64."""
 
     pool: Pool
     q: Tensor
