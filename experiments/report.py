@@ -3,7 +3,7 @@
     python -m experiments.report runs/quick/stdlib_agent
 
 Hit rates are token hit rates, of prompt tokens, unless a column says otherwise. Runs over different workloads are
-refused: their rates do not compare.
+refused: their rates do not compare. Records whose config names a `report` of their own are handed to that function.
 
 Knows nothing of how the runs were made.
 """
@@ -11,10 +11,11 @@ Knows nothing of how the runs were made.
 from __future__ import annotations
 
 import argparse
+import importlib
 import io
 import os
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -24,6 +25,7 @@ from experiments.cli import cli
 from experiments.errors import UserError
 from experiments.record import CONFIG, BrokenRecord, StoredRecord, read_record
 from experiments.show import readable, show_table
+from experiments.sweep_report import SweepReport
 
 if TYPE_CHECKING:
     from pandas import DataFrame
@@ -88,10 +90,10 @@ def main() -> None:
     report = write_report(parser.parse_args().folder)
     report.show()
     sys.stderr.flush()
-    print(json_line({"runs": len(report.frame), "files": [str(path) for path in report.files]}))
+    print(json_line({"runs": len(report.rows()), "files": [str(path) for path in report.files]}))
 
 
-def write_report(folder: Path) -> Report:
+def write_report(folder: Path) -> SweepReport:
     """Read all records below `folder`; write `report.parquet`, `report.md` and plots into it.
 
     Raises UserError where there are none, or they do not compare; OSError where writing fails.
@@ -100,6 +102,8 @@ def write_report(folder: Path) -> Report:
     from experiments.plots.sweep import draw_sweep
 
     records, notes = read_records(folder)
+    if own := _own_report(folder, records):
+        return own(folder, records, notes)
     refuse_mixtures(folder, records)
     frame, more = table(records)
     report = Report(folder, frame, notes + more)
@@ -147,6 +151,15 @@ def refuse_mixtures(folder: Path, records: Sequence[StoredRecord]) -> None:
             f"compare: {first.folder.relative_to(folder)} is over {_workload(first)}, "
             f"{second.folder.relative_to(folder)} over {_workload(second)}. Report on a folder with one workload."
         )
+
+
+def _own_report(folder: Path, records: Sequence[StoredRecord]) -> Callable[..., SweepReport] | None:
+    """What the records' configs name under `report`: module and function `(folder, records, notes) -> SweepReport`."""
+    names = {record.config.get("report") for record in records}
+    if len(names) > 1:
+        raise UserError(f"{folder} holds runs of different experiments. Report on a folder with one.")
+    module, _, function = str(names.pop() or "").rpartition(".")
+    return getattr(importlib.import_module(module), function) if module else None
 
 
 def table(records: Sequence[StoredRecord]) -> tuple[DataFrame, list[str]]:

@@ -48,7 +48,10 @@ def show_table(title: str, columns: Sequence[str], rows: Sequence[Sequence[str]]
             table.add_row(f"[bold]{row[0]}[/bold]")
         else:
             table.add_row(*row)
-    Console(stderr=True, highlight=False).print(table)
+    console = Console(stderr=True, highlight=False)
+    if not console.is_terminal:
+        console.width = max(console.width, 200)  # a file or a pipe has no edge to cut at
+    console.print(table)
 
 
 def readable(key: str, value: Any) -> str:

@@ -23,9 +23,10 @@ from experiments.atomic import json_line
 from experiments.cli import stop, tell
 from experiments.process import claim, exit_with_parent
 from experiments.record import FAILED
-from experiments.report import Report, write_report
+from experiments.report import write_report
 from experiments.sweep_names import SweepPlan, job_folder
 from experiments.sweep_progress import Marks, ProgressThread
+from experiments.sweep_report import SweepReport
 
 SHOWN = 5
 """Failures told in full; the rest is counted."""
@@ -125,7 +126,7 @@ def _finish(config: DictConfig, plan: SweepPlan) -> int:
     return code
 
 
-def _track(config: DictConfig, plan: SweepPlan, folder: Path, report: Report) -> None:
+def _track(config: DictConfig, plan: SweepPlan, folder: Path, report: SweepReport) -> None:
     """One more tracked run beside those of the jobs: the table and the plots of all of them."""
     tracker = instantiate(config.tracker)
     settings = {"sweep": plan.name, "folder": plan.folder, "jobs": plan.num_jobs}

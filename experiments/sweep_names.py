@@ -1,6 +1,6 @@
 """Where a sweep and its jobs lie, so that the same command finds the same folders again.
 
-    runs/<sweep>/<workload>[,<what the command line fixed>]/[workload=.../]<what the sweep varies>/
+    runs/<sweep>/<workload, or the experiment>[,<what the command line fixed>]/[workload=.../]<what the sweep varies>/
 
 Knows nothing of what lies in the folders.
 """
@@ -52,6 +52,7 @@ class SweepPlan:
         self._final = {override.get_key_element(): override for override in [*swept, *given]}
         self._texts = list(hydra.overrides.task)
         self._choices = hydra.runtime.choices
+        self._job = hydra.job.name or "all"
         self.name: str = self._choices.get("sweep") or "multirun"
         self.fixed: list[Override] = [override for override in given if not override.is_sweep_override()]
 
@@ -63,7 +64,7 @@ class SweepPlan:
     @property
     def folder(self) -> str:
         """Below the folder of all runs: the sweep, the workload, and whatever else the command line fixed."""
-        leaf = [self._choices.get("workload") or "all"]
+        leaf = [self._choices.get("workload") or self._job]
         leaf += [override.input_line or "" for override in self.fixed if override.key_or_group not in PLACES]
         name = safe_name(",".join(leaf))
         if self._choices.get("sweep") is None:  # made up on the command line: told apart by a hash of it
