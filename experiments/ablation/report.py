@@ -74,7 +74,7 @@ class AblationReport:
 def write_report(folder: Path, records: Sequence[StoredRecord], notes: Sequence[str]) -> AblationReport:
     """`report.parquet`, `report.md` and plots into `folder`. Raises UserError for a mixture, OSError."""
     frame = table(folder, records)
-    report = AblationReport(folder, frame, [*notes, *_notes(frame, records)])
+    report = AblationReport(folder, frame, [*notes, *_versions(records), *notes_of(frame)])
     write_tables(report, _provenance(records[0]))
     return report
 
@@ -154,7 +154,7 @@ def constants(frame: DataFrame) -> dict[str, str]:
 def _cells(row: Row, frame: DataFrame) -> dict[str, str]:
     from experiments.plots.ablation import baselines_of
 
-    check = f"passed ({'below 1e-5' if row['check_error'] < 1e-5 else '%.0e' % row['check_error']})"
+    check = f"passed ({row['check_error']:.0e})"
     if is_timed(frame):
         others = {f"{name} µs": _number(row[f"{name}_us"], 1) for name in baselines_of(frame)}
         return {
@@ -192,6 +192,7 @@ def markdown(report: AblationReport, provenance: str) -> str:
     from pandas import DataFrame
 
     columns, rows = short_table(report.frame)
+    sides = ["right"] * len(columns)
     same = ", ".join(f"{name} {value}" for name, value in constants(report.frame).items())
     lines = [
         f"# {title(report.frame)}",
@@ -200,18 +201,21 @@ def markdown(report: AblationReport, provenance: str) -> str:
         "",
         *(f"> {note}\n" for note in report.notes),
         *(f"![{path.stem.replace('_', ' ')}]({path.name})\n" for path in report.plots if path.suffix == ".png"),
-        DataFrame(rows, columns=columns).to_markdown(
-            index=False, disable_numparse=True, colalign=["right"] * len(columns)
-        ),
+        DataFrame(rows, columns=columns).to_markdown(index=False, disable_numparse=True, colalign=sides),
         "",
     ]
     return "\n".join(lines)
 
 
-def _notes(frame: DataFrame, records: Sequence[StoredRecord]) -> list[str]:
+def _versions(records: Sequence[StoredRecord]) -> list[str]:
+    if len({record.environment.get("source_sha256") for record in records}) == 1:
+        return []
+    return ["the points were made by different versions of the source (record.redo=true runs them again)"]
+
+
+def notes_of(frame: DataFrame) -> list[str]:
+    """What a reader has to know beside the numbers: what is a model, what does not fit, which baseline failed where."""
     notes = []
-    if len({record.environment.get("source_sha256") for record in records}) > 1:
-        notes.append("the points were made by different versions of the source (record.redo=true runs them again)")
     if not is_timed(frame):
         notes.append("nothing here was run on a GPU: floor µs is bytes / bandwidth (or flops / peak) of the data sheet")
         if (frame.spills > 0).any():

@@ -40,7 +40,7 @@ def draw_ablation(frame: DataFrame) -> dict[str, Figure]:
     numbers = [name for name in swept if name in NUMBERS]
     if not numbers:
         return {}
-    timed = "p50_us" in frame and frame.p50_us.notna().any()
+    timed = "p50_us" in frame and bool(frame.p50_us.notna().any())
     with paper():
         if "num_splits" in numbers and len(numbers) > 1:
             return {"splits": _splits(frame, timed)}
@@ -176,10 +176,9 @@ def _places(frame: DataFrame, x: str, values: Any) -> list[float]:
 
 def _axis(figure: Figure, axes: Sequence[Axes], frame: DataFrame, x: str) -> None:
     values = sorted(frame[x].dropna().unique())
+    size = 8.5 if len(values) > 8 else 9.5
     for panel in axes:
-        panel.set_xticks(
-            range(len(values)), [f"{value:g}" for value in values], fontsize=8.5 if len(values) > 8 else 9.5
-        )
+        panel.set_xticks(range(len(values)), [f"{value:g}" for value in values], fontsize=size)
         panel.set_xlabel(NAMES.get(x, x.replace("_", " ")))
 
 
