@@ -97,7 +97,7 @@ def _timed(frame: DataFrame, x: str, others: Sequence[str]) -> Figure:
         if len(best):
             time.plot(_places(frame, x, best.index), best, color=GREY, linestyle=":", linewidth=1.2)
             ends.append((name, _places(frame, x, best.index)[-1], float(best.iloc[-1]), GREY))
-    time.set(title="Time per call (µs, median, 20–80 % band)", ylim=(0, None))
+    time.set(title="Time per call (µs, median, 20–80 % band)", ylim=(0, 1.12 * time.dataLim.ymax))
     _lines(share, frame, x, others, "share_of_ceiling")
     share.set(title="Share of the ceiling measured in the same run", ylim=(0, 1.05))
     _percent(share)

@@ -42,6 +42,8 @@ class Flex(Baseline):
         # [1, num_kv_heads, slots, head_dim], the pool itself
         k, v = (cache.flatten(0, 1).transpose(0, 1)[None] for cache in (inputs.pool.k_cache, inputs.pool.v_cache))
         mask = paged_mask(inputs.pool.block_table, point, inputs.pool.k_cache.shape[0])
+        if self._compiled:
+            torch.compiler.reset()  # it would give up compiling after a few shapes, and run densely
         flex = torch.compile(flex_attention, dynamic=False) if self._compiled else flex_attention
         options: Any = {"BLOCK_N": min(64, point.block_size)} if self._compiled else None
         gqa = point.gqa_ratio > 1

@@ -5,6 +5,7 @@ Knows nothing of how rows were made.
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -76,4 +77,6 @@ def show_goals(goals: Sequence[Goal], summary: Row) -> None:
         for goal in goals
     ]
     head = f"{summary['device']}: {summary['measured']} points measured, {summary['skipped']} skipped, "
-    show_table(f"{head}{summary['failed']} failed, {summary['seconds']:.0f} s", ["goal", "wanted", "got", ""], table)
+    print(f"{head}{summary['failed']} failed, {summary['seconds']:.0f} s", file=sys.stderr)
+    if goals:
+        show_table("speed goals", ["goal", "wanted", "got", ""], table)

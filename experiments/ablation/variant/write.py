@@ -34,7 +34,9 @@ class WriteInputs:
         """What lies in the tokens' slots now, K and V, dequantised: `[num_tokens, num_kv_heads, head_dim]` fp32."""
         found, pool = [], self.pool
         for cache, scale in ((pool.k_cache, pool.k_scale), (pool.v_cache, pool.v_scale)):
-            rows = cache.flatten(0, 1)[self.slot_mapping].float()
+            # as bytes, because torch does not index every 8-bit type on every device
+            raw = cache.view(torch.uint8) if cache.dtype.itemsize == 1 else cache
+            rows = raw.flatten(0, 1)[self.slot_mapping].view(cache.dtype).float()
             if scale is not None:
                 rows = rows * (scale if scale.dim() == 1 else scale.flatten(0, 1)[self.slot_mapping][..., None])
             found.append(rows)
