@@ -73,7 +73,7 @@ def _timed(cfg: DictConfig, variant: Variant, point: Point, tuning: Tuning) -> R
     device = torch.device("cuda")
     properties = torch.cuda.get_device_properties(device)
     asked, point = point, variant.resolve(point, tuning, properties.multi_processor_count)
-    checked = _checked(variant, point, tuning, device)
+    verdict = checked(variant, point, tuning, device)
     timer = cuda_timer(device)
     baselines = [instantiate(baseline) for baseline in cfg.baselines]
     try:
@@ -82,7 +82,7 @@ def _timed(cfg: DictConfig, variant: Variant, point: Point, tuning: Tuning) -> R
         )
     except DisagreementError as error:
         raise UserError(f"{cfg.variant._target_}: {error}.") from error
-    return {**_head(variant, asked, point), "device": properties.name, **checked, **found}
+    return {**_head(variant, asked, point), "device": properties.name, **verdict, **found}
 
 
 def _compiled(cfg: DictConfig, variant: Variant, point: Point, tuning: Tuning) -> Row:
@@ -94,9 +94,9 @@ def _compiled(cfg: DictConfig, variant: Variant, point: Point, tuning: Tuning) -
     target = find_target(tuning.arch)
     asked, point = point, variant.resolve(point, tuning, target.processors)
     study = Study(variant, point, tuning, target, cfg.aot_cache)  # compiles in a child while the check runs here
-    checked = _checked(variant, point, tuning, torch.device("cpu"))
+    verdict = checked(variant, point, tuning, torch.device("cpu"))
     head = _head(variant, asked, point)
-    return {**head, "device": f"{target.gpu} ({target.name}), not run", **checked, **study.row()} | model(
+    return {**head, "device": f"{target.gpu} ({target.name}), not run", **verdict, **study.row()} | model(
         head, point, target
     )
 
@@ -106,7 +106,8 @@ def _head(variant: Variant, asked: Point, point: Point) -> Row:
     return {**asked.row(), "splits": point.num_splits, "useful_bytes": work.bytes, "useful_flops": work.flops}
 
 
-def _checked(variant: Variant, point: Point, tuning: Tuning, device: Any) -> Row:
+def checked(variant: Variant, point: Point, tuning: Tuning, device: Any) -> Row:
+    """The verdict as columns. Raises UserError where the variant is wrong."""
     from experiments.ablation.check import check
 
     verdict = check(variant, point, tuning, device)

@@ -12,6 +12,7 @@ from typing import Any, ClassVar
 from torch import Tensor
 
 from experiments.ablation.point import Point
+from experiments.ablation.tensors import Pool
 from experiments.ablation.variant.base import Call
 
 
@@ -33,6 +34,13 @@ class Baseline(ABC):
     @abstractmethod
     def results(self, inputs: Any, returned: Any) -> Sequence[Tensor]:
         """What the variant's `results` should equal."""
+
+
+def finite_pool(pool: Pool, point: Point) -> tuple[Tensor, Tensor]:
+    """K and V without NaN in the unwritten end of a last block, which others multiply by zero; the pool if it has none."""
+    if point.context % point.block_size == 0:
+        return pool.k_cache, pool.v_cache
+    return pool.k_cache.nan_to_num(), pool.v_cache.nan_to_num()
 
 
 def need_plain_cache(point: Point) -> None:

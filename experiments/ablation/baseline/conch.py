@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from torch import Tensor
 
-from experiments.ablation.baseline.base import Baseline, UnsupportedError, need_plain_cache
+from experiments.ablation.baseline.base import Baseline, UnsupportedError, finite_pool, need_plain_cache
 from experiments.ablation.point import Point
 from experiments.ablation.tensors import AttentionInputs
 from experiments.ablation.variant.base import Call
@@ -25,12 +25,13 @@ class Conch(Baseline):
             from conch.ops.attention.varlen_attention import varlen_attention
         except ImportError:
             raise UnsupportedError("not installed") from None
-        pool = inputs.pool
+        k_cache, v_cache = finite_pool(inputs.pool, point)
+        table = inputs.pool.block_table
         if point.query_len == 1:
-            return lambda: paged_attention(inputs.q, pool.k_cache, pool.v_cache, pool.block_table, inputs.seq_lens)
+            return lambda: paged_attention(inputs.q, k_cache, v_cache, table, inputs.seq_lens)
         return lambda: varlen_attention(
-            inputs.q, pool.k_cache, pool.v_cache, inputs.query_start_loc, inputs.max_query_len,
-            inputs.seq_lens, inputs.max_seq_len, pool.block_table, causal=True,
+            inputs.q, k_cache, v_cache, inputs.query_start_loc, inputs.max_query_len,
+            inputs.seq_lens, inputs.max_seq_len, table, causal=True,
         )  # fmt: skip
 
     def results(self, inputs: AttentionInputs, returned: Tensor) -> Sequence[Tensor]:

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
-from experiments.ablation.baseline.base import Baseline, UnsupportedError, need_plain_cache
+from experiments.ablation.baseline.base import Baseline, UnsupportedError, finite_pool, need_plain_cache
 from experiments.ablation.point import Point
 from experiments.ablation.tensors import AttentionInputs
 from experiments.ablation.variant.base import Call
@@ -44,7 +44,8 @@ class FlashInfer(Baseline):
         else:
             wrapper = flashinfer.BatchPrefillWithPagedKVCacheWrapper(workspace, "NHD")
             wrapper.plan(inputs.query_start_loc, indptr, indices, last, *heads, causal=True, **dtypes)
-        return lambda: wrapper.run(inputs.q, (pool.k_cache, pool.v_cache))
+        caches = finite_pool(pool, point)
+        return lambda: wrapper.run(inputs.q, caches)
 
     def results(self, inputs: AttentionInputs, returned: Tensor) -> Sequence[Tensor]:
         return [returned]

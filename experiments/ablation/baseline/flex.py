@@ -15,7 +15,7 @@ import torch
 from torch import Tensor
 from torch.nn.attention.flex_attention import BlockMask, flex_attention
 
-from experiments.ablation.baseline.base import Baseline, UnsupportedError, need_plain_cache
+from experiments.ablation.baseline.base import Baseline, UnsupportedError, finite_pool, need_plain_cache
 from experiments.ablation.point import Point
 from experiments.ablation.tensors import AttentionInputs
 from experiments.ablation.variant.base import Call
@@ -39,8 +39,11 @@ class Flex(Baseline):
         if point.shared_prefix:
             raise UnsupportedError("a slot has one owner")
         q = inputs.q.view(point.batch, point.query_len, point.num_heads, point.head_dim).transpose(1, 2)
+        caches = finite_pool(inputs.pool, point)
+        if not self._compiled:  # the eager form multiplies all slots, those of nobody included
+            caches = (caches[0].nan_to_num(), caches[1].nan_to_num())
         # [1, num_kv_heads, slots, head_dim], the pool itself
-        k, v = (cache.flatten(0, 1).transpose(0, 1)[None] for cache in (inputs.pool.k_cache, inputs.pool.v_cache))
+        k, v = (cache.flatten(0, 1).transpose(0, 1)[None] for cache in caches)
         mask = paged_mask(inputs.pool.block_table, point, inputs.pool.k_cache.shape[0])
         if self._compiled:
             torch.compiler.reset()  # it would give up compiling after a few shapes, and run densely
@@ -73,13 +76,20 @@ def paged_mask(table: Tensor, point: Point, num_blocks: int) -> BlockMask:
     whole = (past + first + 1) // size  # blocks that even the tile's first query sees to their end
     seen = (past + last) // size + 1
     rows = first.shape[0]
-    ids = table[:, None, None, :].expand(point.batch, 1, rows, width)
-    shifted = ids.gather(3, (columns + whole[:, None]).clamp_max(width - 1).expand(point.batch, 1, rows, width))
+    # a column per block of the pool, because the mask has to be as wide as the keys; only the first counts are read
+    ids = torch.zeros(point.batch, 1, rows, num_blocks, dtype=torch.int32, device=device)
+    ids[..., :width] = table[:, None, None, :]
+    shifted = ids.gather(
+        3,
+        (torch.arange(num_blocks, device=device) + whole[:, None])
+        .clamp_max(num_blocks - 1)
+        .expand(point.batch, 1, rows, num_blocks),
+    )
 
     def counts(n: Tensor) -> Tensor:
         return n.to(torch.int32).expand(point.batch, 1, rows).contiguous()
 
     return BlockMask.from_kv_blocks(
-        counts(seen - whole), shifted.contiguous(), counts(whole), ids.contiguous(), BLOCK_SIZE=(TILE_Q, size),
+        counts(seen - whole), shifted, counts(whole), ids, BLOCK_SIZE=(TILE_Q, size),
         mask_mod=visible, seq_lengths=(point.query_len, num_blocks * size), compute_q_blocks=False,
     )  # fmt: skip

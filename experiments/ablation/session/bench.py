@@ -45,7 +45,16 @@ def rehearsal_bench(deadline: float) -> Bench:
     """A CPU with the interpreter: every line of a session runs, no time means anything."""
     device, timer = torch.device("cpu"), HostTimer(seconds=0.0, least=1)
     ceilings = measure_ceilings(device, timer, "fp32", copy_bytes=1 << 20, size=64)
-    return Bench(device, "CPU, interpreted: a rehearsal", 1, load("interpreter"), timer, ceilings, deadline, adjust=rehearsal_point)
+    return Bench(
+        device,
+        "CPU, interpreted: a rehearsal",
+        1,
+        load("interpreter"),
+        timer,
+        ceilings,
+        deadline,
+        adjust=rehearsal_point,
+    )
 
 
 def rehearsal_point(point: Point) -> Point:
