@@ -37,7 +37,7 @@ class Baseline(ABC):
 
 
 def finite_pool(pool: Pool, point: Point) -> tuple[Tensor, Tensor]:
-    """K and V without NaN in the unwritten end of a last block, which others multiply by zero; the pool if it has none."""
+    """K and V without NaN in the unwritten end of a last block, which others multiply by zero."""
     if point.context % point.block_size == 0:
         return pool.k_cache, pool.v_cache
     return pool.k_cache.nan_to_num(), pool.v_cache.nan_to_num()

@@ -64,6 +64,7 @@ SHAPES = {
 }
 
 
+@pytest.mark.filterwarnings("ignore:flex_attention called without torch.compile")
 @pytest.mark.parametrize("shape", SHAPES)
 @pytest.mark.parametrize("baseline", [Sdpa(), Sdpa("math"), Flex(compiled=False)], ids=lambda b: b.name)
 def test_torch_attention_over_dense_or_paged_keys_equals_the_plain_reference(baseline, shape):
