@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from support.conf import options
+from support.conf import CONF, options
 from support.replays import drawn_prompts, replayed
 
 from cache.evictor.lru import Lru
@@ -31,7 +31,11 @@ def test_the_policy_written_in_the_readme_works_as_shown() -> None:
 def test_the_table_of_overrides_names_every_option(group: str) -> None:
     row = re.search(rf"^\| `{group}=` \|(.*)\|$", README, re.MULTILINE)[1]
     named = set(re.findall(r"`([\w]+)`", row))
-    assert named >= set(options(group)) if group == "sweep" else len(named & set(options(group))) >= 2
+    if group == "sweep":  # the table is of replay; other experiments have sweeps of their own
+        ours = {o for o in options(group) if "experiments.replay" in (CONF / "sweep" / f"{o}.yaml").read_text("utf-8")}
+        assert named >= ours
+    else:
+        assert len(named & set(options(group))) >= 2
 
 
 def test_every_file_the_readme_names_is_there() -> None:

@@ -85,7 +85,7 @@ def session_plan() -> list[Section]:
         Section("flex", [Item(split, Point(block_size=b), (Flex(),)) for b in (128, 16)]),
         Section("placement", [Item(split, Point(placement=p)) for p in ("contiguous", "strided", "shuffled")]),
         Section("cache", _caches()),
-        Section("tiles_decode", _tiles(split, Point(context=8192), (16,), (32, 64, 128), (2, 4, 8), (2, 3, 4))),
+        Section("tiles_decode", _tiles(split, Point(context=8192), (16,), (32, 64, 128), (2, 4, 8), (2, 3, 5))),
         Section(
             "tiles_prefill",
             _tiles(Varlen(), Point(batch=1, query_len=8192, context=8192), (64, 128), (32, 64, 128), (4, 8), (2, 3)),
