@@ -27,6 +27,7 @@ from experiments.job import Result, run_job
 
 if TYPE_CHECKING:
     from experiments.ablation.point import Point
+    from experiments.ablation.session.run import Bench
     from experiments.ablation.variant.base import Variant
     from kernels.tuning import Tuning
 
@@ -42,7 +43,12 @@ def ablate(cfg: DictConfig, log: Callable[[Row], None]) -> Result:
     try:
         point = Point(**{field.name: cfg[field.name] for field in fields(Point)})
         variant, tuning = instantiate(cfg.variant), instantiate(cfg.kernel)
-        row = _timed(cfg, variant, point, tuning) if timed else _compiled(cfg, variant, point, tuning)
+        if timed:
+            from experiments.ablation.session.bench import gpu_bench
+
+            row = time_point(cfg, variant, point, tuning, gpu_bench(dtype=point.dtype))
+        else:
+            row = _compiled(cfg, variant, point, tuning)
     except ValueError as error:
         raise UserError(str(error)) from error
     log({key: value for key, value in row.items() if isinstance(value, int | float) and not isinstance(value, bool)})
@@ -63,26 +69,18 @@ def decide(mode: str) -> bool:
     return timed
 
 
-def _timed(cfg: DictConfig, variant: Variant, point: Point, tuning: Tuning) -> Row:
-    import torch
-
-    from experiments.ablation.ceilings import measure_ceilings
+def time_point(cfg: DictConfig, variant: Variant, point: Point, tuning: Tuning, bench: Bench) -> Row:
+    """The row of a point timed on a bench, by its ceilings and beside the config's baselines."""
     from experiments.ablation.measured import DisagreementError, measure
-    from experiments.ablation.timing import cuda_timer
 
-    device = torch.device("cuda")
-    properties = torch.cuda.get_device_properties(device)
-    asked, point = point, variant.resolve(point, tuning, properties.multi_processor_count)
-    verdict = checked(variant, point, tuning, device)
-    timer = cuda_timer(device)
+    asked, point = point, variant.resolve(point, tuning, bench.processors)
+    verdict = checked(variant, point, tuning, bench.device)
     baselines = [instantiate(baseline) for baseline in cfg.baselines]
     try:
-        found = measure(
-            variant, point, tuning, baselines, device, timer, measure_ceilings(device, timer, point.dtype), cfg.seed
-        )
+        found = measure(variant, point, tuning, baselines, bench.device, bench.timer, bench.ceilings, cfg.seed)
     except DisagreementError as error:
         raise UserError(f"{cfg.variant._target_}: {error}.") from error
-    return {**_head(variant, asked, point), "device": properties.name, **verdict, **found}
+    return {**_head(variant, asked, point), "device": bench.device_name, **verdict, **found}
 
 
 def _compiled(cfg: DictConfig, variant: Variant, point: Point, tuning: Tuning) -> Row:

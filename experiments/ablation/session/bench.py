@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
+from math import inf
 
 import torch
 
@@ -20,14 +21,14 @@ from kernels.tuning import CONF, Tuning, load
 NEAREST = "sm_90"
 
 
-def gpu_bench(deadline: float) -> Bench:
-    """The first CUDA (or ROCm) device, its ceilings just measured."""
+def gpu_bench(deadline: float = inf, dtype: str = "bf16") -> Bench:
+    """The current CUDA (or ROCm) device, its ceilings just measured; matrix products in `dtype`."""
     device = torch.device("cuda", torch.cuda.current_device())
     properties = torch.cuda.get_device_properties(device)
     timer = cuda_timer(device)
     return Bench(
         device, properties.name, properties.multi_processor_count, table_for(device), timer,
-        measure_ceilings(device, timer), deadline,
+        measure_ceilings(device, timer, dtype), deadline,
     )  # fmt: skip
 
 

@@ -6,7 +6,9 @@ import json
 import os
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 import torch
@@ -14,11 +16,15 @@ from hydra.utils import instantiate
 from support.conf import composed, options
 
 from experiments.ablation.baseline.base import Baseline
+from experiments.ablation.ceilings import Ceilings
 from experiments.ablation.point import Point
+from experiments.ablation.session import bench
+from experiments.ablation.session.bench import rehearsal_bench, table_for
+from experiments.ablation.timing import HostTimer
 from experiments.ablation.variant.base import Variant
 from experiments.ablation.variant.varlen import Varlen
 from experiments.errors import UserError
-from experiments.kernel_ablation import checked, decide
+from experiments.kernel_ablation import checked, decide, time_point
 from kernels.tuning import load
 
 ROOT = Path(__file__).parents[3]
@@ -67,6 +73,45 @@ class Wrong(Varlen):
 def test_no_number_of_a_wrong_variant_is_shown():
     with pytest.raises(UserError, match=r"Wrong is wrong at this point, so no number of it is shown: relative error"):
         checked(Wrong(), Point(num_kv_heads=1), load("sm_90"), torch.device("cpu"))
+
+
+def test_a_point_that_is_timed_has_its_baselines_ceilings_and_check_in_one_row():
+    overrides = ("batch=2", "context=96", "num_kv_heads=1", "dtype=fp16", "num_splits=2")
+    cfg = composed(*overrides, config_name="kernel_ablation")
+    point = Point(**{name: cfg[name] for name in Point().row()})
+    cfg.baselines = [node for node in cfg.baselines if "flex" not in node._target_]
+    row = time_point(cfg, instantiate(cfg.variant), point, load("interpreter"), rehearsal_bench(0.0))
+    assert row["check_passed"]
+    assert 0 < row["p20_us"] <= row["p50_us"] <= row["p80_us"]
+    assert row["sdpa_us"] > 0
+    assert row["copy_gb_per_s"] > 0
+    assert row["conch_note"] == row["flashinfer_note"] == "not installed"
+    assert (row["splits"], row["useful_bytes"]) == (2, instantiate(cfg.variant).work(point).bytes)
+
+
+@pytest.mark.parametrize(
+    ("capability", "hip", "table"), [((9, 0), None, "sm_90"), ((12, 1), None, "sm_90"), ((9, 4), "6.4", "gfx942")]
+)
+def test_a_gpu_has_the_table_of_its_architecture_or_the_nearest(capability, hip, table, monkeypatch):
+    monkeypatch.setattr(torch.version, "hip", hip)
+    monkeypatch.setattr(torch.cuda, "get_device_capability", lambda device: capability)
+    named = SimpleNamespace(gcnArchName="gfx942:sramecc+:xnack-")
+    monkeypatch.setattr(torch.cuda, "get_device_properties", lambda device: named)
+    assert table_for(torch.device("cuda")).arch == table
+
+
+def test_a_gpu_bench_takes_its_numbers_from_the_device(monkeypatch):
+    properties = SimpleNamespace(name="NVIDIA H200", multi_processor_count=132, L2_cache_size=60 << 20)
+    monkeypatch.setattr(torch.cuda, "current_device", lambda: 0)
+    monkeypatch.setattr(torch.cuda, "get_device_capability", lambda device: (9, 0))
+    monkeypatch.setattr(torch.cuda, "get_device_properties", lambda device: properties)
+    ceilings = Ceilings(4.3e12, 8e14, "fp16")
+    monkeypatch.setattr(bench, "cuda_timer", lambda device: HostTimer())
+    monkeypatch.setattr(bench, "measure_ceilings", lambda device, timer, dtype: replace(ceilings, dtype=dtype))
+    made = bench.gpu_bench(dtype="fp16")
+    assert (made.device_name, made.processors, made.tuning.arch) == ("NVIDIA H200", 132, "sm_90")
+    assert made.ceilings == ceilings
+    assert made.device == torch.device("cuda", 0)
 
 
 @pytest.mark.skipif(torch.cuda.is_available(), reason="there is a GPU here")
