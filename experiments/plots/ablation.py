@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
-from experiments.plots.style import BLUE, BROWN, GREEN, GREY, ORANGE, PINK, RED, SKY, VIOLET, panels, paper
+from experiments.plots.style import BLUE, BROWN, GREEN, GREY, ORANGE, PINK, RED, SKY, VIOLET, label_ends, panels, paper
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -90,26 +90,26 @@ def _compiled(frame: DataFrame, x: str, others: Sequence[str]) -> Figure:
 
 def _timed(frame: DataFrame, x: str, others: Sequence[str]) -> Figure:
     figure, axes = panels(2, width=4.2)
-    time, share = axes
-    ends = _lines(time, frame, x, others, "p50_us", band=True)
-    for name in baselines_of(frame):
-        best = frame.groupby(x)[f"{name}_us"].min().dropna()
-        if len(best):
-            time.plot(_places(frame, x, best.index), best, color=GREY, linestyle=":", linewidth=1.2)
-            ends.append((name, _places(frame, x, best.index)[-1], float(best.iloc[-1]), GREY))
-    time.set(title="Time per call (µs, median, 20–80 % band)", ylim=(0, 1.12 * time.dataLim.ymax))
+    share, time = axes
     _lines(share, frame, x, others, "share_of_ceiling")
     share.set(title="Share of the ceiling measured in the same run", ylim=(0, 1.05))
     _percent(share)
+    _lines(time, frame, x, others, "p50_us", band=True)
+    ends = []
+    for name in baselines_of(frame):
+        best = frame.groupby(x)[f"{name}_us"].min().dropna()
+        places = _places(frame, x, best.index)
+        time.plot(places, best, color=GREY, linestyle=":", linewidth=1.2)
+        ends.append((name, places[-1], float(best.iloc[-1]), GREY))
+    time.set(title="Time per call (µs, median, 20–80 % band)", ylim=(0, 1.12 * time.dataLim.ymax))
     _axis(figure, axes, frame, x)
-    figure.draw_without_rendering()
-    if not others:
-        time.margins(x=0.1)
     _legend(figure, share)
-    for name, at, value, color in ends:
-        if color == GREY:
-            time.annotate(name, (at, value), (2, 3), textcoords="offset points", fontsize=8, color=GREY, ha="right")
     figure.suptitle(_device(frame), fontsize=9.5)
+    if ends:
+        room = max((name for name, *_ in ends), key=len)
+        time.annotate(f"{room}  ", (1.03, 0.5), xycoords="axes fraction", fontsize=9, alpha=0)
+        figure.draw_without_rendering()
+        label_ends(time, ends)
     return figure
 
 
