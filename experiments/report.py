@@ -16,7 +16,6 @@ import io
 import os
 import sys
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -37,24 +36,8 @@ LISTED = 5
 """Broken records named one by one."""
 
 
-@dataclass(frozen=True, slots=True)
-class Report:
-    """What was written, and the table to show."""
-
-    folder: Path
-    frame: DataFrame
-    notes: list[str]
-    files: list[Path] = field(default_factory=list)
-
-    @property
-    def plots(self) -> list[Path]:
-        """The images among the files."""
-        return [path for path in self.files if path.suffix in (".png", ".svg")]
-
-    def rows(self) -> list[Row]:
-        """The whole table."""
-        rows: Any = self.frame.astype(object).where(self.frame.notna(), None).to_dict("records")
-        return list(rows)
+class Report(SweepReport):
+    """A table of replays."""
 
     def summary(self) -> Row:
         """What one tracked run may say of all: how many, and the best online policy of each pool."""

@@ -13,8 +13,8 @@ from typing import Any
 
 import torch
 
-from experiments.ablation.tensors import TORCH
 from experiments.ablation.timing import Timer
+from kernels.shipped import DTYPES
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,6 +51,6 @@ def copy_rate(device: torch.device, timer: Timer, copy_bytes: int) -> float:
 
 def product_rate(device: torch.device, timer: Timer, dtype: str, size: int) -> float:
     """Operations per second; the better of two medians. Random numbers: zeros would run faster than any real data."""
-    a, b = (torch.randn(size, size, device=device).to(TORCH[dtype]) for _ in range(2))
+    a, b = (torch.randn(size, size, device=device).to(DTYPES[dtype]) for _ in range(2))
     out = torch.empty_like(a)
     return 2 * size**3 / min(timer.measure(lambda: torch.mm(a, b, out=out)).p50 for _ in range(2))

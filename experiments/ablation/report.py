@@ -11,7 +11,6 @@ from __future__ import annotations
 import io
 import sys
 from collections.abc import Sequence
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -19,6 +18,7 @@ from experiments.atomic import write_whole
 from experiments.errors import UserError
 from experiments.record import StoredRecord
 from experiments.show import show_table
+from experiments.sweep_report import SweepReport, rows_of
 
 if TYPE_CHECKING:
     from pandas import DataFrame
@@ -26,23 +26,8 @@ if TYPE_CHECKING:
 Row = dict[str, Any]
 
 
-@dataclass(frozen=True, slots=True)
-class AblationReport:
-    """What was written, and the table to show."""
-
-    folder: Path
-    frame: DataFrame
-    notes: list[str]
-    files: list[Path] = field(default_factory=list)
-
-    @property
-    def plots(self) -> list[Path]:
-        """The images among the files."""
-        return [path for path in self.files if path.suffix in (".png", ".svg")]
-
-    def rows(self) -> list[Row]:
-        """The whole table."""
-        return rows_of(self.frame)
+class AblationReport(SweepReport):
+    """A table of kernel points."""
 
     def summary(self) -> Row:
         """What one tracked run may say of all."""
@@ -120,12 +105,6 @@ def in_order(frame: DataFrame) -> DataFrame:
         splits = frame.splits.fillna(1)
         frame = frame.assign(walk=_up(frame.waves) * _up(_up(frame.context / frame.tile_kv.astype(float)) / splits))
     return frame.sort_values(swept_axes(frame) or ["device"], ignore_index=True, na_position="first")
-
-
-def rows_of(frame: DataFrame) -> list[Row]:
-    """The frame as dictionaries, None where there is no value."""
-    rows: Any = frame.astype(object).where(frame.notna(), None).to_dict("records")
-    return list(rows)
 
 
 def title(frame: DataFrame) -> str:

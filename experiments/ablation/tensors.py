@@ -3,7 +3,7 @@
 The pool has one block more than the requests need, which belongs to nobody. Random values are drawn on the device
 itself, from a seed: a pool of many gigabytes takes milliseconds.
 
-Knows nothing of kernels.
+Knows nothing of what is done with them.
 """
 
 from __future__ import annotations
@@ -14,15 +14,8 @@ import torch
 from torch import Tensor
 
 from experiments.ablation.point import Point
+from kernels.shipped import DTYPES
 
-TORCH = {
-    "fp16": torch.float16,
-    "bf16": torch.bfloat16,
-    "fp32": torch.float32,
-    "fp8e4m3": torch.float8_e4m3fn,
-    "fp8e5m2": torch.float8_e5m2,
-    "int8": torch.int8,
-}
 INT8_STEP = 1 / 32
 
 
@@ -85,7 +78,7 @@ def table_of(point: Point, generator: torch.Generator, device: torch.device) -> 
 
 def pool_of(point: Point, generator: torch.Generator, device: torch.device) -> Pool:
     """Random K and V for every token of every request."""
-    dtype = TORCH[point.kv_dtype or point.dtype]
+    dtype = DTYPES[point.kv_dtype or point.dtype]
     table = table_of(point, generator, device)
     num_blocks = point.batch * point.blocks_per_request + 1
     size = (num_blocks, point.block_size, point.num_kv_heads, point.head_dim)
@@ -115,7 +108,7 @@ def attention_inputs(point: Point, device: torch.device, seed: int) -> Attention
     generator = torch.Generator(device).manual_seed(seed)
     pool = pool_of(point, generator, device)
     size = (point.num_tokens, point.num_heads, point.head_dim)
-    q = torch.randn(size, dtype=TORCH[point.dtype], generator=generator, device=device)
+    q = torch.randn(size, dtype=DTYPES[point.dtype], generator=generator, device=device)
     starts = torch.arange(point.batch + 1, dtype=torch.int32, device=device) * point.query_len
     lens = torch.full((point.batch,), point.context, dtype=torch.int32, device=device)
     return AttentionInputs(pool, q, starts, lens, point.query_len, point.context)

@@ -111,6 +111,24 @@ def test_rows_that_see_nothing_are_zeros_with_lse_minus_infinity(variant, make_c
     assert torch.isfinite(lse[2:]).all()
 
 
+def test_a_first_key_past_the_end_leaves_nothing_to_see(variant, make_case, device):
+    """In the same key tile as the end, and in a later one."""
+    case = make_case([1, 1, 1], [66, 66, 66])
+    starts = torch.tensor([70, 66, 640], device=device)
+    out, lse = VARIANTS[variant](*case.args(device), return_lse=True, kv_starts=starts, config=TILES)
+    assert bool((out == 0).all())
+    assert bool((lse == float("-inf")).all())
+
+
+def test_a_64_bit_block_id_is_not_cut_to_32_bits(variant, make_case, agree, device):
+    case = make_case([1], [40])
+    case.block_table = case.block_table.long()
+    case.block_table[0, 1] += 2**32
+    options = {"return_lse": True}
+    actual = VARIANTS[variant](*case.args(device), config=TILES, **options)
+    agree(actual, naive.attention(*case.args(), **options))
+
+
 @pytest.mark.parametrize("bad", [-1, 10**6], ids=["negative", "past-the-pool"])
 @pytest.mark.parametrize("block_size", [16, 64], ids=lambda b: f"bs{b}")
 def test_blocks_outside_the_pool_are_left_out_never_read_as_block_0(bad, block_size, variant, make_case, agree, device):

@@ -15,10 +15,10 @@ import torch
 from torch import Tensor
 
 from experiments.ablation.point import Point
-from experiments.ablation.tensors import TORCH, AttentionInputs, attention_inputs
+from experiments.ablation.tensors import AttentionInputs, attention_inputs
 from experiments.ablation.variant.base import Variant, Work, attention_tiles
 from kernels.attention import naive
-from kernels.shipped import Shape
+from kernels.shipped import DTYPES, Shape
 from kernels.tuning import AttentionConfig, Tuning, section_for
 
 
@@ -39,7 +39,7 @@ class Attention(Variant):
         return [naive.attention(*inputs.args(), k_scale=inputs.pool.k_scale, v_scale=inputs.pool.v_scale)[0]]
 
     def work(self, point: Point) -> Work:
-        element, cached = TORCH[point.dtype].itemsize, TORCH[point.kv_dtype or point.dtype].itemsize
+        element, cached = DTYPES[point.dtype].itemsize, DTYPES[point.kv_dtype or point.dtype].itemsize
         asked, past = point.query_len, point.context - point.query_len
         pairs = point.batch * (asked * past + asked * (asked + 1) // 2)
         tokens = point.shared_prefix + point.batch * (point.context - point.shared_prefix)
@@ -51,7 +51,7 @@ class Attention(Variant):
     def tiles(self, point: Point, tuning: Tuning) -> AttentionConfig:
         """The tiles a call of this shape runs with."""
         section = section_for(point.query_len, point.gqa_ratio, self.invariant)
-        return attention_tiles(section, point, tuning, TORCH[point.dtype].itemsize)
+        return attention_tiles(section, point, tuning, DTYPES[point.dtype].itemsize)
 
 
 def shape_of(point: Point) -> Shape:

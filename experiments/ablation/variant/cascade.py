@@ -7,14 +7,14 @@ from dataclasses import replace
 import torch
 
 from experiments.ablation.point import Point
-from experiments.ablation.tensors import TORCH, AttentionInputs
+from experiments.ablation.tensors import AttentionInputs
 from experiments.ablation.variant.attention import Attention, scale_options, shape_of
 from experiments.ablation.variant.base import Call, attention_tiles
 from kernels.attention import cascade
 from kernels.attention.forest import PrefixNode
 from kernels.attention.split_kv import num_processors
 from kernels.launch import Launch
-from kernels.shipped import cascade_launch
+from kernels.shipped import DTYPES, cascade_launch
 from kernels.tuning import AttentionConfig, Tuning
 
 
@@ -31,7 +31,7 @@ class Cascade(Attention):
 
     def prefix_tiles(self, point: Point, tuning: Tuning) -> AttentionConfig:
         """Tiles of the shared part."""
-        return attention_tiles("cascade", point, tuning, TORCH[point.dtype].itemsize)
+        return attention_tiles("cascade", point, tuning, DTYPES[point.dtype].itemsize)
 
     def launches(self, point: Point, tuning: Tuning) -> list[Launch]:
         shape = replace(shape_of(point), seq_len=point.shared_prefix)

@@ -10,12 +10,11 @@ import torch
 from torch import Tensor
 
 from experiments.ablation.point import Point
-from experiments.ablation.tensors import TORCH
 from experiments.ablation.variant.attention import shape_of
 from experiments.ablation.variant.base import Call, Variant, Work
 from kernels.copy import blocks, naive
 from kernels.launch import Launch
-from kernels.shipped import copy_launch
+from kernels.shipped import DTYPES, copy_launch
 from kernels.tuning import Tuning
 
 
@@ -43,7 +42,7 @@ class CopyBlocks(Variant):
     def inputs(self, point: Point, device: torch.device, seed: int) -> CopyInputs:
         generator = torch.Generator(device).manual_seed(seed)
         size = (2 * point.batch, point.block_size, point.num_kv_heads, point.head_dim)
-        dtype = TORCH[point.dtype]
+        dtype = DTYPES[point.dtype]
         pools = [torch.randn(size, dtype=dtype, generator=generator, device=device) for _ in range(2 * self.num_layers)]
         ids = torch.arange(2 * point.batch, device=device)
         if point.placement == "strided":
@@ -66,5 +65,5 @@ class CopyBlocks(Variant):
         return pools
 
     def work(self, point: Point) -> Work:
-        per_block = point.block_size * point.num_kv_heads * point.head_dim * TORCH[point.dtype].itemsize
+        per_block = point.block_size * point.num_kv_heads * point.head_dim * DTYPES[point.dtype].itemsize
         return Work(2 * 2 * self.num_layers * point.batch * per_block, 0)

@@ -9,12 +9,11 @@ import torch
 from torch import Tensor
 
 from experiments.ablation.point import Point
-from experiments.ablation.tensors import TORCH
 from experiments.ablation.variant.attention import shape_of
 from experiments.ablation.variant.base import Call, Work
 from experiments.ablation.variant.write import Write, WriteInputs
 from kernels.launch import Launch
-from kernels.shipped import write_launch
+from kernels.shipped import DTYPES, write_launch
 from kernels.tuning import Tuning
 from kernels.write import naive, rope_scatter
 
@@ -51,7 +50,7 @@ class RopeScatter(Write):
         return [turned.float(), *i.written()]
 
     def work(self, point: Point) -> Work:
-        queries = 2 * point.num_tokens * point.num_heads * point.head_dim * TORCH[point.dtype].itemsize
+        queries = 2 * point.num_tokens * point.num_heads * point.head_dim * DTYPES[point.dtype].itemsize
         tables = 2 * point.query_len * (point.head_dim // 2) * 4
         return Work(super().work(point).bytes + queries + tables + 8 * point.num_tokens, 0)
 

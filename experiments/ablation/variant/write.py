@@ -15,8 +15,9 @@ import torch
 from torch import Tensor
 
 from experiments.ablation.point import Point
-from experiments.ablation.tensors import TORCH, Pool, pool_of
+from experiments.ablation.tensors import Pool, pool_of
 from experiments.ablation.variant.base import Variant, Work
+from kernels.shipped import DTYPES
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,7 +62,7 @@ class Write(Variant):
     def inputs(self, point: Point, device: torch.device, seed: int) -> WriteInputs:
         generator = torch.Generator(device).manual_seed(seed)
         pool = pool_of(point, generator, device)
-        dtype = TORCH[point.dtype]
+        dtype = DTYPES[point.dtype]
 
         def heads(count: int) -> Tensor:
             size = (point.num_tokens, count, point.head_dim)
@@ -78,5 +79,5 @@ class Write(Variant):
 
     def work(self, point: Point) -> Work:
         elements = 2 * point.num_tokens * point.num_kv_heads * point.head_dim
-        cached = TORCH[point.kv_dtype or point.dtype].itemsize
-        return Work(elements * (TORCH[point.dtype].itemsize + cached) + 8 * point.num_tokens, 0)
+        cached = DTYPES[point.kv_dtype or point.dtype].itemsize
+        return Work(elements * (DTYPES[point.dtype].itemsize + cached) + 8 * point.num_tokens, 0)
