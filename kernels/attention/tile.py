@@ -50,6 +50,16 @@ def locate(
 
 
 @triton.jit
+def inside(index, size):
+    """0 <= index < size, in one comparison: as an unsigned number, a negative index is larger than any size."""
+    if index.dtype.primitive_bitwidth == 64:
+        unsigned = index.to(tl.uint64)
+    else:
+        unsigned = index.to(tl.uint32)
+    return unsigned < size
+
+
+@triton.jit
 def capped(s, softcap):
     """softcap · tanh(s / softcap), by exp2 alone; saturates cleanly where exp2 overflows."""
     return softcap * (1.0 - 2.0 / (tl.exp2(s * (2.0 * LOG2E / softcap)) + 1.0))
@@ -128,17 +138,19 @@ def attend(
     if k_scale_ptr is not None and not SCALE_PER_TOKEN:
         scale = scale * tl.load(k_scale_ptr)
 
-    for start in tl.range(kv_lo // TILE_KV * TILE_KV, kv_hi, TILE_KV):
+    first = kv_lo // TILE_KV * TILE_KV
+    for start in tl.range(first, tl.where(kv_hi > kv_lo, kv_hi, first), TILE_KV):  # no turn over an empty range
         kv_pos = start + offs_kv
-        mask_kv = (kv_pos >= kv_lo) & (kv_pos < kv_hi)
+        mask_kv = inside(kv_pos - kv_lo, kv_hi - kv_lo)
         if KV_BLOCK % TILE_KV == 0:
             block = tl.load(table_ptr + start // KV_BLOCK)  # the whole tile lies in one block
         else:
-            block = tl.load(table_ptr + kv_pos // KV_BLOCK, mask=mask_kv, other=-1)
-        mask_kv = mask_kv & (block >= 0) & (block < num_blocks)
+            # unsigned: a signed division rounds towards zero, which costs instructions in every row
+            block = tl.load(table_ptr + kv_pos.to(tl.uint32) // KV_BLOCK, mask=mask_kv, other=-1)
+        mask_kv = mask_kv & inside(block, num_blocks)
         # int64 before any stride: a pool passes 2^31 elements easily
         block = block.to(tl.int64)
-        slot = (kv_pos % KV_BLOCK).to(tl.int64)
+        slot = (kv_pos.to(tl.uint32) % KV_BLOCK).to(tl.int64)
 
         # [TILE_KV, TILE_DK]
         k_ptrs = k_ptr + (block * stride_k_block + slot * stride_k_slot)[:, None] + offs_dk[None, :]
