@@ -8,6 +8,7 @@ Knows nothing of files, paging or batches.
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 
 import torch
 from torch import Tensor
@@ -73,7 +74,7 @@ class Decoder:
         x = self.embedding[token_ids]
         for i, layer in enumerate(self.layers):
             q, k, v = layer.split(rows(layer.before, x))
-            x = rows(layer.after, attend(i, q, k, v), x)
+            x = rows(partial(layer.after, silu=rows.silu), attend(i, q, k, v), x)
         return x
 
     def logits(self, x: Tensor, rows: Rows | None = None) -> Tensor:

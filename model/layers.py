@@ -8,6 +8,7 @@ Knows nothing of positions, caches or sequences.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import torch
@@ -48,11 +49,11 @@ class Layer:
         q, k, v = qkv.split((self.num_heads, self.num_kv_heads, self.num_kv_heads), 1)
         return q, k, v
 
-    def after(self, attended: Tensor, x: Tensor) -> Tensor:
+    def after(self, attended: Tensor, x: Tensor, silu: Callable[[Tensor], Tensor] = functional.silu) -> Tensor:
         """What attention found, `[rows, heads · head_dim]`, and the layer's input → the layer's output."""
         x = x + self.output(attended)
         gate, up = self.gate_up(rms_norm(x, self.inner_norm, self.norm_eps)).chunk(2, -1)
-        return x + self.down(functional.silu(gate) * up)
+        return x + self.down(silu(gate) * up)
 
 
 def rms_norm(x: Tensor, weight: Tensor, eps: float) -> Tensor:
