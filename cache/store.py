@@ -1,7 +1,7 @@
 """The KV tensors: one K and one V pool per layer, blocks copied and swapped for all layers at once.
 
-    k[layer]   [num_blocks + guard, block_size, num_kv_heads, head_dim]      v[layer] likewise, own head_dim
-                0 … num_blocks − 1: the allocator's          guard (poison only): nobody's
+    k[layer]   | block 0 … num_blocks − 1: the allocator's | guard block: nobody's (poison only, behind the view) |
+               each [block_size, num_kv_heads, head_dim]; v[layer] likewise, with a head_dim of its own
 
 With `poison`, memory that nobody wrote is NaN: all of it at first, and each block again when it is handed out or
 given back (`poison_blocks`). Whoever reads what it does not own computes NaN, and sampling refuses that. The guard
@@ -67,12 +67,12 @@ class KVStore:
                 f"{num_blocks} KV blocks of {block_size} tokens and {num_host_blocks} host blocks need "
                 f"{need / 2**30:.1f} GiB, which is not there ({str(error).splitlines()[0]}): lower num_blocks"
             ) from None
-        self.k, self.v = pools
+        self.k, self.v = ([whole[:num_blocks] for whole in pool] for pool in pools)
         self._pools = [*self.k, *self.v]
         self._table = pool_table(self._pools) if self.device.type == "cuda" else None
-        if poison:
-            for pool in self._pools:
-                pool[num_blocks] = CANARY
+        self._guards = [whole[num_blocks:] for pool in pools for whole in pool]
+        for guard in self._guards:
+            guard.fill_(CANARY)
 
     def copy(self, pairs: Pairs) -> None:
         """Copy block a over block b for each (a, b), in every layer: copy-on-write.
@@ -131,10 +131,9 @@ class KVStore:
 
     def check_guard(self) -> None:
         """Raises AssertionError where something wrote past the last block."""
-        if self.poison:
-            for i, pool in enumerate(self._pools):
-                kind, layer = ("k", i) if i < len(self.k) else ("v", i - len(self.k))
-                assert bool((pool[self.num_blocks] == CANARY).all()), f"{kind}[{layer}]: the guard block was written"
+        for i, guard in enumerate(self._guards):
+            kind, layer = ("k", i) if i < len(self.k) else ("v", i - len(self.k))
+            assert bool((guard == CANARY).all()), f"{kind}[{layer}]: the guard block was written"
 
     def _new(self, rows: int, shape: tuple[int, ...], dtype: torch.dtype) -> Tensor:
         if self.poison:

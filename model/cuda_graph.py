@@ -13,16 +13,15 @@ Knows nothing of the backend's kernels. Not tested: no GPU was at hand when this
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
 
 import torch
 from torch import Tensor
 
+from model.backend.base import Backend, KVPool
 from model.backend.triton import NO_BLOCK, TritonBackend, TritonStep
 from model.batch import Batch
-
-if TYPE_CHECKING:
-    from model.runner import ModelRunner
+from model.decoder import Decoder
+from model.rows import Rows
 
 WARM_UPS = 2
 """Runs before a capture: Triton compiles and cuBLAS takes its workspace outside the graph."""
@@ -53,13 +52,16 @@ def pad_decode(batch: Batch, size: int, width: int) -> Batch:
 
 
 class DecodeGraphs:
-    """The graphs of one runner."""
+    """The graphs of one decoder over one pool."""
 
-    def __init__(self, runner: ModelRunner, sizes: Sequence[int]) -> None:
-        """Raises ValueError without CUDA or with another backend than Triton's."""
-        if runner.decoder.device.type != "cuda" or not isinstance(runner.backend, TritonBackend):
+    def __init__(
+        self, decoder: Decoder, pool: KVPool, backend: Backend, rows: Rows, invariant: bool, sizes: Sequence[int]
+    ) -> None:
+        """`sizes`: the buckets. Raises ValueError without CUDA or with another backend than Triton's."""
+        if decoder.device.type != "cuda" or not isinstance(backend, TritonBackend):
             raise ValueError("graph_batch_sizes needs a model on CUDA and the triton backend")
-        self._runner, self._sizes = runner, sorted(sizes)
+        self._decoder, self._pool, self._backend, self._rows = decoder, pool, backend, rows
+        self._invariant, self._sizes = invariant, sorted(sizes)
         self._graphs: dict[int, _Graph] = {}
 
     def serves(self, batch: Batch) -> bool:
@@ -68,36 +70,43 @@ class DecodeGraphs:
         return decode and bucket_for(batch.num_seqs, self._sizes) is not None
 
     def run(self, batch: Batch) -> Tensor:
-        """Logits `[num_seqs, vocab_size]`, of which the caller may keep what it likes: they are a copy."""
+        """Logits `[num_seqs, vocab_size]`, a copy that the next step leaves alone."""
         size = bucket_for(batch.num_seqs, self._sizes)
         assert size is not None
         if size not in self._graphs:
-            self._graphs[size] = _Graph(self._runner, size)
-        order = torch.tensor(batch.logit_rows, device=self._runner.decoder.device)
+            self._graphs[size] = self._capture(size)
+        order = torch.tensor(batch.logit_rows, device=self._decoder.device)
         return self._graphs[size].run(batch)[order]
+
+    def _capture(self, size: int) -> _Graph:
+        decoder, longest = self._decoder, self._decoder.config.max_model_len
+        width = -(-longest // self._pool.k[0].shape[1])
+        nothing = pad_decode(Batch([], [], [], [0], [], [], []), size, width)
+        step = self._backend.prepare(nothing, self._pool, (decoder.cos, decoder.sin), self._invariant)
+        assert isinstance(step, TritonStep)
+        step.max_seq_len = longest
+        return _Graph(decoder, self._rows, step, size, width)
 
 
 class _Graph:
-    def __init__(self, runner: ModelRunner, size: int) -> None:
-        self._runner, self._size = runner, size
-        config, pool = runner.decoder.config, runner.pool
-        self._width = -(-config.max_model_len // runner.block_size)
-        empty = Batch([], [], [], [0], [], [], [])
-        padded = pad_decode(empty, size, self._width)
-        step = runner.backend.prepare(padded, pool, (runner.decoder.cos, runner.decoder.sin), runner.invariant)
-        assert isinstance(step, TritonStep)
-        step.max_seq_len = config.max_model_len
-        self._step = step
-        self._token_ids = torch.zeros(size, dtype=torch.int64, device=runner.decoder.device)
+    def __init__(self, decoder: Decoder, rows: Rows, step: TritonStep, size: int, width: int) -> None:
+        self._step, self._size, self._width = step, size, width
+        self._token_ids = torch.zeros(size, dtype=torch.int64, device=decoder.device)
+        windows = decoder.config.windows
+
+        def compute() -> Tensor:
+            x = decoder.forward(self._token_ids, lambda i, q, k, v: step.attend(i, q, k, v, windows[i]), rows)
+            return decoder.logits(x, rows)
+
         stream = torch.cuda.Stream()
         stream.wait_stream(torch.cuda.current_stream())
         with torch.cuda.stream(stream):
             for _ in range(WARM_UPS):
-                self._compute()
+                compute()
         torch.cuda.current_stream().wait_stream(stream)
         self._graph = torch.cuda.CUDAGraph()
         with torch.cuda.graph(self._graph):
-            self._logits = self._compute()
+            self._logits = compute()
 
     def run(self, batch: Batch) -> Tensor:
         padded, step = pad_decode(batch, self._size, self._width), self._step
@@ -111,10 +120,3 @@ class _Graph:
             static.copy_(torch.tensor(values, dtype=static.dtype))
         self._graph.replay()
         return self._logits
-
-    def _compute(self) -> Tensor:
-        decoder, windows = self._runner.decoder, self._runner.decoder.config.windows
-        x = decoder.forward(
-            self._token_ids, lambda i, q, k, v: self._step.attend(i, q, k, v, windows[i]), self._runner.rows
-        )
-        return decoder.logits(x, self._runner.rows)

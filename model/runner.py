@@ -58,7 +58,9 @@ class ModelRunner:
         self.rows = RowTiles(ROW_TILE) if invariant else AllRows()
         self._rope = (decoder.cos, decoder.sin)
         _check_pool(decoder, pool)
-        self._graphs = DecodeGraphs(self, graph_batch_sizes) if graph_batch_sizes else None
+        self._graphs = (
+            DecodeGraphs(decoder, pool, backend, self.rows, invariant, graph_batch_sizes) if graph_batch_sizes else None
+        )
 
     @property
     def vocab_size(self) -> int:
