@@ -77,9 +77,10 @@ def test_ids_outside_the_pool_are_refused_and_move_nothing(move: str, pairs: lis
 def test_poison_fills_what_nobody_wrote_and_what_was_given_back() -> None:
     store = KVStore(3, 4, 2, 1, 8, poison=True)
     assert all(bool(pool.isnan().all()) for pool in (*store.k, *store.v))
-    store.k[1][:] = 1
-    store.poison_blocks([1])
-    assert bool(store.k[1].isnan().all())
+    store.k[1].fill_(1)
+    store.poison_blocks([2])
+    assert bool(store.k[1][2].isnan().all())
+    assert bool((store.k[1][:2] == 1).all())
 
 
 def test_without_poison_poisoning_does_nothing() -> None:
