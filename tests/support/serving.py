@@ -38,11 +38,13 @@ class Server:
         invariant: bool = False,
         backend: Backend | None = None,
         seed: int = 0,
+        device: str = "cpu",
     ) -> None:
         config = decoder.config
         self.store = KVStore(
-            num_blocks, block_size, config.num_layers, config.num_kv_heads, config.head_dim, dtype=decoder.dtype, poison=True
-        )
+            num_blocks, block_size, config.num_layers, config.num_kv_heads, config.head_dim,
+            dtype=decoder.dtype, device=device, poison=True,
+        )  # fmt: skip
         self.runner = ModelRunner(decoder, self.store, backend or SdpaBackend(), invariant)
         self.free = list(range(num_blocks))
         random.Random(seed).shuffle(self.free)
