@@ -48,8 +48,9 @@ class Ours:
         config = decoder.config
         self.name = "invariant" if invariant else "fast"
         self.store = KVStore(
-            num_blocks, block_size, config.num_layers, config.num_kv_heads, config.head_dim, None, decoder.dtype, decoder.device
-        )
+            num_blocks, block_size, config.num_layers, config.num_kv_heads, config.head_dim,
+            dtype=decoder.dtype, device=decoder.device,
+        )  # fmt: skip
         self.runner = ModelRunner(decoder, self.store, backend, invariant)
 
     def cold(self, prompt: Sequence[int]) -> float:
@@ -105,7 +106,8 @@ class Transformers:
         """`folder`: as `model.pretrained.from_folder` takes it. Raises ImportError where transformers is missing."""
         import transformers  # a test-only dependency
 
-        self._model: Any = transformers.AutoModelForCausalLM.from_pretrained(folder, dtype=torch.float32).eval()
+        loader: Any = transformers.AutoModelForCausalLM
+        self._model: Any = loader.from_pretrained(folder, dtype=torch.float32).eval()
 
     @torch.inference_mode()
     def cold(self, prompt: Sequence[int]) -> float:

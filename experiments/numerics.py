@@ -28,7 +28,6 @@ import hydra
 import torch
 from hydra.utils import instantiate
 from omegaconf import DictConfig
-from torch import Tensor
 
 from cache.access import Access
 from cache.manager import CacheManager
@@ -77,7 +76,8 @@ def compare(
             steps += [{"mode": mode, "treatment": treatment, **step} for step in per_step]
             log({"mode": mode, "treatment": treatment, "max_logit_difference": row["max_logit_difference"]})
             if treatment != "cold":
-                metrics |= {f"{mode}_{treatment}_{key}": row[key] for key in ("max_logit_difference", "max_kl", "kv_equal")}
+                kept = ("max_logit_difference", "max_kl", "kv_equal")
+                metrics |= {f"{mode}_{treatment}_{key}": row[key] for key in kept}
         metrics[f"{mode}_prefill_s"] = sum(run.prefill_s for run in cold)
         metrics[f"{mode}_decode_s"] = sum(run.decode_s for run in cold)
     if set(runners) == set(MODES):
@@ -128,7 +128,9 @@ def prompts_of(requests: Iterable[Any], count: int, length: int, vocab_size: int
     """
     prompts = list(islice((r.tokens.tolist()[-length:] for r in requests if len(r.tokens) >= length), count))
     if len(prompts) < count:
-        raise UserError(f"only {len(prompts)} of num_prompts={count} prompts have prompt_tokens={length}: lower one of them")
+        raise UserError(
+            f"only {len(prompts)} of num_prompts={count} prompts have prompt_tokens={length}: lower one of them"
+        )
     for prompt in prompts:
         try:
             check_token_ids(prompt, vocab_size)
@@ -174,7 +176,8 @@ def numerics_job(cfg: DictConfig, log: Callable[[Row], None]) -> Result:
         **{name: cfg[name] for name in ("block_size", "num_prompts", "prompt_tokens", "output_tokens", "chunk")},
     }
     _show(table)
-    return Result(conditions | metrics, {"treatments": table, "steps": steps}, lambda series, done: draw_numerics(steps))
+    tables = {"treatments": table, "steps": steps}
+    return Result(conditions | metrics, tables, lambda series, done: draw_numerics(steps))
 
 
 def _show(table: Sequence[Row]) -> None:
@@ -183,15 +186,12 @@ def _show(table: Sequence[Row]) -> None:
     rows: list[list[str]] = []
     for row in table:
         if row["treatment"] == "cold":
-            rows.append([str(row['mode'])])
+            rows.append([str(row["mode"])])
             continue
         first = row["first_differing_token"]
-        rows.append(
-            [
-                row["treatment"], f"{row['max_logit_difference']:.2g}", f"{row['max_kl']:.2g}",
-                "none" if first is None else str(first), "equal" if row["kv_equal"] else f"{row['kv_differing_share']:.1%} differ",
-            ]
-        )  # fmt: skip
+        kv = "equal" if row["kv_equal"] else f"{row['kv_differing_share']:.1%} of bytes differ"
+        cells = [f"{row['max_logit_difference']:.2g}", f"{row['max_kl']:.2g}", "none" if first is None else str(first)]
+        rows.append([row["treatment"], *cells, kv])
     columns = ("against cold", "max |Δ logit|", "max KL (nats)", "first other token", "K and V of the prompt")
     show_table("what a prompt's numbers owe to how it was computed", columns, rows)
 

@@ -112,14 +112,16 @@ def differences(cold: Sequence[Run], other: Sequence[Run]) -> tuple[Row, list[Ro
         "max_logit_difference": max(step["max_logit_difference"] for step in steps),
         "max_kl": max(step["max_kl"] for step in steps),
         "first_differing_token": first,
-        "logits_equal": all(
-            torch.equal(_bytes(x), _bytes(y)) for a, b in zip(cold, other, strict=True) for x, y in zip(a.logits, b.logits, strict=True)
-        ),
+        "logits_equal": all(_same_logits(a, b) for a, b in zip(cold, other, strict=True)),
         "kv_equal": unequal == 0,
         "kv_differing_share": unequal / sum(_bytes(run.kv).numel() for run in cold),
         "hit_tokens": sum(run.hit_tokens for run in other),
     }
     return row, steps
+
+
+def _same_logits(a: Run, b: Run) -> bool:
+    return all(torch.equal(_bytes(x), _bytes(y)) for x, y in zip(a.logits, b.logits, strict=True))
 
 
 def _bytes(x: Tensor) -> Tensor:

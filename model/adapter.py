@@ -14,8 +14,8 @@ import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
-import torch
 import xxhash
 from safetensors import SafetensorError, safe_open
 from torch import Tensor
@@ -44,7 +44,7 @@ class Adapter:
             hasher.update(name.encode())
             for part in pair:
                 hasher.update(f"{list(part.shape)}".encode())
-                hasher.update(part.detach().cpu().double().contiguous().numpy())
+                hasher.update(part.detach().cpu().double().contiguous().numpy().tobytes())
         object.__setattr__(self, "version", hasher.hexdigest())
 
     @property
@@ -68,7 +68,7 @@ class Adapter:
         except (ValueError, KeyError, TypeError, ZeroDivisionError) as error:
             raise ModelFileError(f"{settings} names no usable r and lora_alpha ({error!r})") from None
         try:
-            file = safe_open(path, framework="pt", device="cpu")
+            file: Any = safe_open(path, framework="pt", device="cpu")
             tensors = {key: file.get_tensor(key).clone() for key in file.keys()}  # noqa: SIM118 (no dict)
         except (FileNotFoundError, SafetensorError, OSError) as error:
             raise ModelFileError(f"{path} is missing, truncated or corrupted ({error})") from None
@@ -136,5 +136,6 @@ def _pairs(tensors: Mapping[str, Tensor], path: Path) -> dict[str, Factors]:
             used |= {key, other}
     left = sorted(set(tensors) - used)
     if left or not pairs:
-        raise ModelFileError(f"{path}: only pairs of lora_A and lora_B are understood, not {', '.join(left[:5]) or 'none'}")
+        strange = ", ".join(left[:5]) or "none"
+        raise ModelFileError(f"{path}: only pairs of lora_A and lora_B are understood, not {strange}")
     return pairs

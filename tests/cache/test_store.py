@@ -28,7 +28,9 @@ def same(a: list[torch.Tensor], b: list[torch.Tensor]) -> bool:
 
 
 @settings(deadline=None, max_examples=30)
-@given(st.lists(st.integers(0, 5), min_size=2, max_size=6, unique=True), st.sampled_from([torch.float32, torch.float16]))
+@given(
+    st.lists(st.integers(0, 5), min_size=2, max_size=6, unique=True), st.sampled_from([torch.float32, torch.float16])
+)
 def test_a_copy_takes_every_layer_and_nothing_else(ids: list[int], dtype: torch.dtype) -> None:
     store = filled(dtype)
     before = [contents(store, block) for block in range(6)]

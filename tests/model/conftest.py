@@ -16,7 +16,6 @@ if not torch.cuda.is_available():
     os.environ["TRITON_INTERPRET"] = "1"
 
 
-
 @pytest.fixture(autouse=True, scope="session")
 def one_thread() -> None:
     """Tests run side by side: two workers with two threads each wait for one another at every barrier."""

@@ -71,7 +71,7 @@ def test_the_key_is_name_and_content() -> None:
 def test_an_adapter_that_does_not_fit_changes_nothing() -> None:
     decoder = tiny(**FAMILIES["llama"]).decoder
     before, switch = logits(decoder), AdapterSwitch(decoder)
-    with pytest.raises(ValueError, match="has no projection model.layers.9.mlp.up_proj"):
+    with pytest.raises(ValueError, match=r"has no projection model\.layers\.9\.mlp\.up_proj"):
         switch.switch(Adapter("x", {"model.layers.9.mlp.up_proj": adapter().factors[UP]}))
     with pytest.raises(ValueError, match=r"needs A \[rank, 48\] and B \[96, rank\], got \[4, 48\] and \[72, 4\]"):
         switch.switch(Adapter("x", {Q: adapter().factors[UP]}))

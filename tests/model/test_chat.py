@@ -12,13 +12,18 @@ from model.chat import ChatTemplate
 from model.errors import ChatError, ModelFileError
 from model.text import Tokenizer, load_tokenizer
 
-TEMPLATE = "{% for m in messages %}<{{ m.role }}>{{ m.content }}{% endfor %}{% if add_generation_prompt %}<assistant>{% endif %}"
+TEMPLATE = (
+    "{% for m in messages %}<{{ m.role }}>{{ m.content }}{% endfor %}"
+    "{% if add_generation_prompt %}<assistant>{% endif %}"
+)
 CHAT = [("user", "Hi"), ("assistant", "Hello")]
 
 
 def test_messages_become_the_templates_text() -> None:
     assert ChatTemplate(TEMPLATE).render(CHAT) == "<user>Hi<assistant>Hello<assistant>"
-    assert ChatTemplate("{{ bos_token }}" + TEMPLATE, {"bos_token": "<s>"}).render(CHAT, False).startswith("<s><user>Hi")
+    assert (
+        ChatTemplate("{{ bos_token }}" + TEMPLATE, {"bos_token": "<s>"}).render(CHAT, False).startswith("<s><user>Hi")
+    )
 
 
 @pytest.mark.parametrize(
@@ -52,7 +57,9 @@ def tokenizer() -> Tokenizer:
     vocab = {"<s>": 0, "<end>": 1, **{chr(97 + i): 2 + i for i in range(26)}}
     bpe = tokenizers.Tokenizer(tokenizers.models.BPE(vocab=vocab, merges=[], unk_token="<end>"))
     bpe.add_special_tokens([tokenizers.AddedToken(piece, special=True) for piece in ("<s>", "<end>")])
-    return Tokenizer(bpe, {"<s>": 0, "<end>": 1}, [1], "{% for m in messages %}<s>{{ m.content }}<end>{% endfor %}", [0])
+    return Tokenizer(
+        bpe, {"<s>": 0, "<end>": 1}, [1], "{% for m in messages %}<s>{{ m.content }}<end>{% endfor %}", [0]
+    )
 
 
 def test_a_tokenizer_survives_its_folder(tokenizer: Tokenizer, tmp_path: Path) -> None:

@@ -9,12 +9,12 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from support.serving import Server
+from support.tiny_models import FAMILIES
 
 from model.backend.sdpa import SdpaBackend
 from model.pretrained import tiny
 from model.rows import RowTiles
-from support.serving import Server
-from support.tiny_models import FAMILIES
 
 LENGTH = 90
 TILES = {"tile_q": 16, "tile_kv": 32}
@@ -28,7 +28,12 @@ def tokens(seed: int, count: int) -> list[int]:
 
 def server(family: str, seed: int = 0) -> Server:
     return Server(
-        tiny(**FAMILIES[family]).decoder, num_blocks=260, block_size=8, invariant=True, backend=SdpaBackend(**TILES), seed=seed
+        tiny(**FAMILIES[family]).decoder,
+        num_blocks=260,
+        block_size=8,
+        invariant=True,
+        backend=SdpaBackend(**TILES),
+        seed=seed,
     )
 
 

@@ -7,13 +7,13 @@ from typing import Any
 
 import pytest
 import torch
+from support.conf import MODELS
+from support.serving import Server
+from support.tiny_models import FAMILIES
 
 from model.config import parse_config
 from model.decoder import Decoder
 from model.errors import UnsupportedModel
-from support.conf import MODELS
-from support.serving import Server
-from support.tiny_models import FAMILIES
 
 transformers = pytest.importorskip("transformers")
 TOLERANCE = {"atol": 1e-4, "rtol": 1e-5}
@@ -71,7 +71,8 @@ def both(smollm2: Any, tmp_path_factory: Any) -> Any:
 
 
 QUESTIONS = [
-    "What is the capital of France?", "Write a haiku about rain.", "Count from one to ten.", "Explain gravity to a child.",
+    "What is the capital of France?", "Write a haiku about rain.", "Count from one to ten.",
+    "Explain gravity to a child.",
     "Name three primary colours.", "What is 12 times 12?", "Tell me about penguins.", "Why is the sky blue?",
 ]  # fmt: skip
 
@@ -96,7 +97,9 @@ def test_smollm2_says_greedily_what_transformers_says_for_128_tokens(both: Any) 
             seq.tokens.append(int(logits[-1].argmax()))
         last = server.step(*((seq, 1) for seq in seqs))
     for seq, prompt in zip(seqs, prompts, strict=True):
-        with torch.inference_mode():  # fed our text, its choice after every token of it: equal one by one, so equal in all
+        with (
+            torch.inference_mode()
+        ):  # fed our text, its choice after every token of it: equal one by one, so equal in all
             choices = theirs(torch.tensor([seq.tokens[:-1]])).logits[0].argmax(-1)
         assert seq.tokens[len(prompt) :] == choices[len(prompt) - 1 :].tolist()
 

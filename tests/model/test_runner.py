@@ -29,7 +29,9 @@ def ids(seed: int, count: int) -> list[int]:
 
 @settings(max_examples=15, deadline=None)
 @given(st.sampled_from(sorted(FAMILIES)), st.sampled_from([1, 3, 8, 16]), st.data())
-def test_a_mixed_batch_gives_each_sequence_what_it_gets_alone(family: str, block_size: int, data: st.DataObject) -> None:
+def test_a_mixed_batch_gives_each_sequence_what_it_gets_alone(
+    family: str, block_size: int, data: st.DataObject
+) -> None:
     decoder = tiny(**FAMILIES[family]).decoder
     together = Server(decoder, 2400 // block_size, block_size)
     seqs = [together.sequence(ids(i, data.draw(st.integers(1, 70)))) for i in range(data.draw(st.integers(1, 5)))]
@@ -176,8 +178,7 @@ def test_the_sequences_that_fill_a_bucket_change_no_result_and_no_slot() -> None
     backend, store = server.runner.backend, server.store
     with torch.inference_mode():
         step = backend.prepare(padded, store, (decoder.cos, decoder.sin), False)
-        x = decoder.forward(torch.tensor(padded.token_ids, device=DEVICE), lambda i, q, k, v: step.attend(i, q, k, v, None))
+        ids_ = torch.tensor(padded.token_ids, device=DEVICE)
+        x = decoder.forward(ids_, lambda i, q, k, v: step.attend(i, q, k, v, None))
         torch.testing.assert_close(decoder.logits(x)[:2], wanted, atol=1e-5, rtol=1e-5)
-    assert all(
-        torch.equal(a.nan_to_num(7), b.nan_to_num(7)) for a, b in zip(before, (*store.k, *store.v), strict=True)
-    )
+    assert all(torch.equal(a.nan_to_num(7), b.nan_to_num(7)) for a, b in zip(before, (*store.k, *store.v), strict=True))

@@ -21,7 +21,10 @@ def draw(row: list[float], count: int = 4000, **options: object) -> Counter[int]
 
 
 def test_greedy_takes_the_largest_and_the_lowest_id_on_ties() -> None:
-    assert [s.token_id for s in sample(torch.tensor([[0.0, 3, 3], [5, 5, 1]]), [GREEDY] * 2, [[], []], [0, 0])] == [1, 0]
+    assert [s.token_id for s in sample(torch.tensor([[0.0, 3, 3], [5, 5, 1]]), [GREEDY] * 2, [[], []], [0, 0])] == [
+        1,
+        0,
+    ]
 
 
 def test_frequencies_follow_the_softmax() -> None:
@@ -58,7 +61,8 @@ def test_a_row_says_the_same_in_any_batch(data: st.DataObject) -> None:
         SamplingParams(
             temperature=data.draw(st.sampled_from([0.0, 0.7, 1.0])), top_k=data.draw(st.sampled_from([0, 1, 40])),
             top_p=data.draw(st.sampled_from([1.0, 0.9])), min_p=data.draw(st.sampled_from([0.0, 0.05])),
-            repetition_penalty=data.draw(st.sampled_from([1.0, 1.3])), seed=data.draw(st.integers(0, 2**64)), logprobs=3,
+            repetition_penalty=data.draw(st.sampled_from([1.0, 1.3])), logprobs=3,
+            seed=data.draw(st.integers(0, 2**64)),
         )
         for _ in range(rows)
     ]  # fmt: skip

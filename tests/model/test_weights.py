@@ -80,7 +80,10 @@ def test_every_fault_is_in_one_message(tmp_path: Path) -> None:
         from_folder(written(tmp_path / "m", weights))
     text = str(caught.value)
     assert "missing: model.norm.weight [48]" in text
-    assert "misshapen: model.layers.0.mlp.down_proj.weight is [3, 4] in model.safetensors, the config says [48, 72]" in text
+    assert (
+        "misshapen: model.layers.0.mlp.down_proj.weight is [3, 4] in model.safetensors, the config says [48, 72]"
+        in text
+    )
     assert "unexpected: model.surprise [2]" in text
     assert "not floats: model.layers.1.mlp.up_proj.weight is I8" in text
 
@@ -152,13 +155,25 @@ def test_a_folder_without_a_model_says_so(tmp_path: Path) -> None:
     [
         ("{", ModelFileError, "is not JSON"),
         ("[]", ModelFileError, "a config is an object"),
-        (json.dumps({**LLAMA, "hidden_size": "big"}), ModelFileError, "hidden_size must be a positive integer, got 'big'"),
+        (
+            json.dumps({**LLAMA, "hidden_size": "big"}),
+            ModelFileError,
+            "hidden_size must be a positive .*'big'",
+        ),
         (json.dumps({**LLAMA, "num_key_value_heads": 4}), ModelFileError, "6 is no multiple of num_key_value_heads 4"),
         (json.dumps({**LLAMA, "head_dim": 15}), ModelFileError, "head_dim 15 must be even"),
         (json.dumps({**LLAMA, "hidden_act": "gelu"}), UnsupportedModel, "hidden_act 'gelu'"),
-        (json.dumps({**LLAMA, "rope_scaling": {"rope_type": "yarn", "factor": 2}}), UnsupportedModel, "rope_type 'yarn'"),
-        (json.dumps({**LLAMA, "rope_scaling": {"rope_type": "llama3", "factor": 2}}), ModelFileError, "lacks low_freq"),
-        (json.dumps({**LLAMA, "architectures": ["GemmaForCausalLM"]}), UnsupportedModel, "GemmaForCausalLM is not supp"),
+        (
+            json.dumps({**LLAMA, "rope_scaling": {"rope_type": "yarn", "factor": 2}}),
+            UnsupportedModel,
+            "rope_type 'yarn'",
+        ),
+        (json.dumps({**LLAMA, "rope_scaling": {"rope_type": "llama3", "factor": 2}}), ModelFileError, "lacks low"),
+        (
+            json.dumps({**LLAMA, "architectures": ["GemmaForCausalLM"]}),
+            UnsupportedModel,
+            "GemmaForCausalLM is not",
+        ),
     ],
 )
 def test_a_config_that_cannot_be_used_is_told_with_file_and_field(

@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from itertools import pairwise
 
 import torch
 from torch import Tensor
@@ -71,7 +72,7 @@ class Server:
             ids, positions, slots, starts, [s.computed for s, _ in parts], [s.table for s, _ in parts], range(len(ids))
         )
         out = self.runner.run(batch)
-        pieces = [out[a:b] for a, b in zip(starts, starts[1:], strict=False)]
+        pieces = [out[a:b] for a, b in pairwise(starts)]
         for (seq, _), piece in zip(parts, pieces, strict=True):
             seq.logits.append(piece)
         self.store.check_guard()
