@@ -35,17 +35,17 @@ def draw_numerics(steps: Sequence[Row]) -> dict[str, Figure]:
 
 
 def _draw(axes: Axes, steps: Sequence[Row], mode: str, key: str) -> None:
-    ends = []
+    ends, drifts = [], False
     for treatment, color in COLORS.items():
         rows = [row for row in steps if row["mode"] == mode and row["treatment"] == treatment]
         values = [row[key] for row in rows]
         axes.plot([row["step"] for row in rows], values, color=color, linewidth=1.4)
-        if any(values):
-            ends.append((treatment, rows[-1]["step"], values[-1], color))
+        ends.append((treatment, rows[-1]["step"], values[-1], color))
+        drifts = drifts or any(values)
     axes.set_ylim(bottom=0)
     axes.set_xlim(left=0)
     axes.margins(x=0)
-    if ends:
+    if drifts:
         axes.ticklabel_format(axis="y", style="sci", scilimits=(0, 0))
         label_ends(axes, ends)
     else:
