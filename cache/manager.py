@@ -100,7 +100,7 @@ class CacheManager:
         try:
             seq.block_table += self.allocator.take(num_new)
         except PolicyError:
-            self.allocator.release(seq.block_table)
+            self.allocator.release(seq)
             self._forget(seq)
             raise
         seq.num_hit_blocks = len(match.blocks)
@@ -123,9 +123,8 @@ class CacheManager:
         blocks = self.allocator.take(num_new)
         copies: list[BlockCopy] = []
         if tokens and self._shares_tail(seq):
-            tail = seq.block_table.pop()
-            copies.append((tail, blocks[0]))
-            self.allocator.release([tail])
+            self.allocator.release(seq, len(seq.block_table) - 1)
+            copies.append((seq.block_table.pop(), blocks[0]))
         seq.block_table += blocks
         seq.extend(tokens)
         return copies
@@ -140,7 +139,7 @@ class CacheManager:
         if not floor <= num_tokens <= seq.num_tokens:
             raise MisuseError(f"cannot cut to {num_tokens} tokens: only {floor}..{seq.num_tokens} can be taken back")
         keep = self.num_blocks_for(num_tokens)
-        self.allocator.release(seq.block_table[keep:])
+        self.allocator.release(seq, keep)
         del seq.block_table[keep:]
         seq.cut(num_tokens, self.block_size)
         seq.num_computed_tokens = min(seq.num_computed_tokens, num_tokens)
@@ -162,7 +161,7 @@ class CacheManager:
         """A twin that owns every block once more; whoever first writes to a shared tail gets a copy of it."""
         self._must_be_live(seq)
         twin = seq.twin(access or seq.access)
-        self.allocator.share(twin.block_table)
+        self.allocator.share(twin)
         self._live[id(twin)] = twin
         return twin
 
@@ -170,7 +169,7 @@ class CacheManager:
         """Give up every block, exactly once. Full computed blocks stay cached until room is needed."""
         self._must_be_live(seq)
         del self._live[id(seq)]
-        self.allocator.release(seq.block_table)
+        self.allocator.release(seq)
         self._forget(seq)
 
     def set_weights_version(self, version: str) -> None:
@@ -236,7 +235,7 @@ class CacheManager:
         return self.num_blocks_for(seq.num_tokens) - len(match.blocks)
 
     def _shares_tail(self, seq: Sequence) -> bool:
-        return seq.num_tokens % self.block_size != 0 and self.allocator.ref_count(seq.block_table[-1]) > 1
+        return seq.num_tokens % self.block_size != 0 and self.allocator.is_shared(seq.block_table[-1])
 
     def _num_appended(self, seq: Sequence, count: int) -> int:
         grown = self.num_blocks_for(seq.num_tokens + count) - len(seq.block_table)

@@ -14,7 +14,8 @@ from collections.abc import Hashable
 from collections.abc import Sequence as Items
 from typing import Any
 
-from cache.allocator.base import Allocator, Match
+from cache.allocator.base import Match
+from cache.allocator.counting import CountingAllocator
 from cache.errors import PolicyError
 from cache.evictor.base import Evictor
 from cache.hashing.base import Hasher
@@ -26,7 +27,7 @@ Node = tuple[Any, Hashable, Hashable]
 NO_PARENT = -1
 
 
-class HashChain(Allocator):
+class HashChain(CountingAllocator):
     """Blocks found by key, kept while idle, evicted under pressure.
 
     With `leaf_only` (default) only a block without a resident child may go, so the resident set stays closed under
@@ -133,7 +134,10 @@ class HashChain(Allocator):
         seq.node = node
         self.version += 1
 
-    def release(self, blocks: Items[int]) -> None:
+    def release(self, seq: Sequence, start: int = 0) -> None:
+        self._release(seq.block_table[start:])
+
+    def _release(self, blocks: Items[int]) -> None:
         nodes, num_children, leaf_only = self._nodes, self._num_children, self.leaf_only
         refs = self._refs
         self.version += 1
@@ -166,10 +170,8 @@ class HashChain(Allocator):
             self.evictor.removed(block)
             self._nodes[block] = None
             self._num_children[block] = 0
-            self._free.append(block)
         self._index.clear()
-        self.num_idle = 0
-        self.version += 1
+        self._free_all()
 
     def is_cached(self, block: int) -> bool:
         return block < len(self._nodes) and self._nodes[block] is not None
@@ -233,7 +235,7 @@ class HashChain(Allocator):
         self._last_access[cached] = seq.access.index
         self.evictor.accessed([cached], position, seq.access)
         seq.block_table[position] = cached
-        self.release([own])
+        self._release([own])
 
     def _unidle(self, block: int) -> None:
         self.num_idle -= 1
