@@ -225,7 +225,7 @@ class CacheManager:
             if known is seq and match.version == self.allocator.version and seq.root == root:
                 return match
         if seq.root != root or seq.matched_by is not self:
-            seq.root, seq.node, seq.matched_by = root, None, self
+            seq.root, seq.node, seq.matched_by, seq.keys = root, None, self, []
         limit = 0 if seq.skip_lookup else (seq.num_tokens - 1) // self.block_size
         match = self.allocator.find(seq, limit)
         self._last_match = seq, match

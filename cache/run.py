@@ -15,6 +15,7 @@ Knows nothing of pools, sequences or policies.
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 
@@ -118,3 +119,30 @@ def num_common_blocks(run: Run, data: bytes, offset: int, most: int) -> int:
             high = probe - 1
         probe = (low + high + 1) // 2
     return low
+
+
+def walk(roots: Mapping[bytes, Run]) -> Iterator[Run]:
+    """All runs below these roots, parents first."""
+    waiting = list(roots.values())
+    while waiting:
+        run = waiting.pop()
+        if run.blocks:
+            yield run
+        if run.children:
+            waiting.extend(run.children.values())
+
+
+def check_tree(roots: Mapping[bytes, Run], owned: Mapping[int, int]) -> None:
+    """Raise AssertionError where the tree is no tree of runs. `owned`: owners by block, as the manager counts them."""
+    seen: set[int] = set()
+    for name, root in roots.items():
+        assert root.data == name and not root.blocks and root.children, "a root without a name or without children"
+    for run in walk(roots):
+        parent = run.parent
+        assert parent is not None and parent.children is not None and parent.children[run.key()] is run
+        assert run.depth == parent.depth + len(parent.blocks), f"block {run.blocks[0]} lies at a wrong depth"
+        assert len(run.data) == run.stride * len(run.blocks), f"the run of block {run.blocks[0]} has a wrong length"
+        assert not parent.blocks or parent.refs >= run.refs, f"block {run.blocks[0]} outlives its parent's owners"
+        assert {owned.get(block, 0) for block in run.blocks} == {run.refs}, "the blocks of a run differ in owners"
+        assert not seen & set(run.blocks), "two runs hold one block"
+        seen.update(run.blocks)

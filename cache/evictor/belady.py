@@ -18,6 +18,7 @@ class Belady(RankedEvictor):
     """Rank: (farthest next use first, deeper first)."""
 
     needs_future = True
+    needs_keys = False
 
     def __init__(self) -> None:
         super().__init__()
