@@ -74,9 +74,7 @@ class Run:
         """
         cut, parent = count * self.stride, self.parent
         assert parent is not None
-        head = Run(
-            parent, self.data[:cut], self.stride, self.blocks[:count], self.depth, self.refs, self.last_access
-        )
+        head = Run(parent, self.data[:cut], self.stride, self.blocks[:count], self.depth, self.refs, self.last_access)
         head.rank = self.rank
         parent.attach(head)
         self.data = self.data[cut:]
@@ -136,10 +134,12 @@ def check_tree(roots: Mapping[bytes, Run], owned: Mapping[int, int]) -> None:
     """Raise AssertionError where the tree is no tree of runs. `owned`: owners by block, as the manager counts them."""
     seen: set[int] = set()
     for name, root in roots.items():
-        assert root.data == name and not root.blocks and root.children, "a root without a name or without children"
+        assert root.data == name, "a root has a wrong name"
+        assert root.children, "a root has nothing below it"
     for run in walk(roots):
         parent = run.parent
-        assert parent is not None and parent.children is not None and parent.children[run.key()] is run
+        assert parent is not None, "a run hangs below nothing"
+        assert (parent.children or {}).get(run.key()) is run, f"block {run.blocks[0]} hangs at a wrong place"
         assert run.depth == parent.depth + len(parent.blocks), f"block {run.blocks[0]} lies at a wrong depth"
         assert len(run.data) == run.stride * len(run.blocks), f"the run of block {run.blocks[0]} has a wrong length"
         assert not parent.blocks or parent.refs >= run.refs, f"block {run.blocks[0]} outlives its parent's owners"

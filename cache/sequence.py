@@ -17,7 +17,6 @@ from cache.access import Access
 from cache.extra_keys import NO_EXTRA_KEYS, ExtraKeys
 from cache.tokens import TOKEN_BYTES, TokenIds, pack, unpack
 
-
 Segment = tuple[bytes, int, int, int]
 """(contents of blocks first … stop - 1, bytes per block, first, stop)"""
 
@@ -30,8 +29,8 @@ class Sequence:
     """
 
     __slots__ = (
-        "_appended", "_block_size", "_contents", "_num_prompt", "_packed", "access", "allocated", "block_table", "extra_keys", "keys",
-        "matched_by", "node", "num_computed_tokens", "num_hit_blocks", "num_immutable_blocks", "prompt", "root",
+        "_appended", "_block_size", "_contents", "_num_prompt", "_packed", "access", "allocated", "block_table",
+        "extra_keys", "keys", "matched_by", "node", "num_computed_tokens", "num_hit_blocks", "num_immutable_blocks", "prompt", "root",
         "sealed", "skip_lookup",
     )  # fmt: skip
 

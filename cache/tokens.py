@@ -84,6 +84,7 @@ class TraceTokens(TokenIds):
 
     Consecutive made-up tokens are fully told by the first of them, so wherever the block size divides the trace's
     unit (or the unit divides it) a block's content is that one token (or a tuple of them) and no other is ever made.
+    Where that would be every token anyway it is written as packed tokens are.
     """
 
     __slots__ = ("ids", "num_tokens", "unit")
@@ -117,6 +118,8 @@ class TraceTokens(TokenIds):
 
     def contents(self, block_size: int) -> Sequence[Hashable]:
         unit, num_full = self.unit, self.num_tokens // block_size
+        if unit == 1 or block_size == 1:
+            return PackedTokens(self.packed(0, num_full * block_size)).contents(block_size)
         if block_size == unit:
             return [b * unit for b in self.ids[:num_full]]
         if unit % block_size == 0:
@@ -130,7 +133,7 @@ class TraceTokens(TokenIds):
 
     def packed_contents(self, block_size: int) -> tuple[bytes, int]:
         unit = self.unit
-        if block_size % unit and unit % block_size:
+        if unit == 1 or block_size == 1 or (block_size % unit and unit % block_size):
             return super().packed_contents(block_size)
         heads = np.array(self.ids, dtype="<i4") * unit
         if block_size < unit:

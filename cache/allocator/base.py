@@ -85,7 +85,7 @@ class Allocator(ABC):
 
     @abstractmethod
     def is_shared(self, block: int) -> bool:
-        """Whether a mutable block has more than one owner, so that writing it would show elsewhere."""
+        """Whether writing this block would show elsewhere: it has other owners, or it is cached."""
 
     @abstractmethod
     def share(self, seq: Sequence) -> None:

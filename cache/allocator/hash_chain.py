@@ -173,6 +173,9 @@ class HashChain(CountingAllocator):
         self._index.clear()
         self._free_all()
 
+    def is_shared(self, block: int) -> bool:
+        return self._refs[block] > 1 or self._nodes[block] is not None
+
     def is_cached(self, block: int) -> bool:
         return block < len(self._nodes) and self._nodes[block] is not None
 

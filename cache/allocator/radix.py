@@ -174,7 +174,7 @@ class Radix(Allocator):
         self._free_all()
 
     def is_shared(self, block: int) -> bool:
-        return block in self._more_owners
+        return block in self._more_owners or block in self._strays
 
     def is_cached(self, block: int) -> bool:
         return block in self._snapshot()[0]

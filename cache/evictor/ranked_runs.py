@@ -18,8 +18,8 @@ from cache.errors import PolicyError
 from cache.evictor.runs import RunPolicy, Trim
 from cache.run import Run
 
-Entry = tuple[int, int, int, Run]
-"""(rank, minus the depth behind its last block, last block, run)"""
+Entry = tuple[int, int, int, int, Run]
+"""(rank, minus the depth behind its last block, last block, serial number so that runs are never compared, run)"""
 
 
 class RankedRuns(RunPolicy):
@@ -27,6 +27,7 @@ class RankedRuns(RunPolicy):
 
     def __init__(self) -> None:
         self._heap: list[Entry] = []
+        self._serial = 0
         self._num_live = 0
 
     @abstractmethod
@@ -39,11 +40,12 @@ class RankedRuns(RunPolicy):
         if run.entry is not None:
             raise PolicyError(f"the run that ends in block {run.blocks[-1]} became evictable twice")
         blocks, heap = run.blocks, self._heap
-        run.entry = entry = (run.rank, -run.depth - len(blocks), blocks[-1], run)
+        self._serial += 1
+        run.entry = entry = (run.rank, -run.depth - len(blocks), blocks[-1], self._serial, run)
         heappush(heap, entry)
         self._num_live += 1
         if len(heap) > 2 * self._num_live + 64:
-            heap[:] = [entry for entry in heap if entry[3].entry is entry]
+            heap[:] = [entry for entry in heap if entry[4].entry is entry]
             heapify(heap)
 
     def pinned(self, run: Run) -> None:
@@ -62,7 +64,7 @@ class RankedRuns(RunPolicy):
             if not heap:
                 raise PolicyError(f"{type(self).__name__} was asked for a victim and has no candidate")
             entry = heappop(heap)
-            run: Run | None = entry[3]
+            run: Run | None = entry[4]
             if run is None or run.entry is not entry:
                 continue
             while run is not None:
@@ -77,14 +79,14 @@ class RankedRuns(RunPolicy):
                     heappop(heap)
 
     def candidates(self) -> set[int]:
-        return {entry[2] for entry in self._heap if entry[3].entry is entry}
+        return {entry[2] for entry in self._heap if entry[4].entry is entry}
 
     def _lead(self, run: Run) -> int:
         """How many blocks from its tail come before the next candidate's; at least one."""
         heap, blocks = self._heap, run.blocks
         if not heap or run.rank < heap[0][0]:
             return len(blocks)
-        rank, end, block, _ = heap[0]
+        rank, end, block, *_ = heap[0]
         lead, last = 1, -run.depth - len(blocks)
         while lead < len(blocks) and (run.rank, last + lead, blocks[-1 - lead]) < (rank, end, block):
             lead += 1

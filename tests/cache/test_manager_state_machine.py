@@ -22,6 +22,7 @@ from support.memory import Memory
 from cache.access import Access
 from cache.allocator.hash_chain import HashChain
 from cache.allocator.naive import Naive
+from cache.allocator.radix import Radix
 from cache.errors import CacheInUse, MisuseError, OutOfBlocks, SequenceTooLarge
 from cache.extra_keys import ExtraKeys
 from cache.hashing.builtin import BuiltinHash
@@ -214,6 +215,10 @@ ALLOCATORS: dict[str, Any] = {
         )
         for name in ONLINE_EVICTORS
         for leaf_only in (True, False)
+    },
+    **{
+        f"radix-{name}": lambda n, b, name=name: Radix(n, b, BuiltinHash(), build("evictor", name))
+        for name in ONLINE_EVICTORS
     },
 }
 
