@@ -30,8 +30,8 @@ class Sequence:
 
     __slots__ = (
         "_appended", "_block_size", "_contents", "_num_prompt", "_packed", "access", "allocated", "block_table",
-        "extra_keys", "keys", "matched_by", "node", "num_computed_tokens", "num_hit_blocks", "num_immutable_blocks", "prompt", "root",
-        "sealed", "skip_lookup",
+        "extra_keys", "keys", "matched_by", "node", "num_computed_tokens", "num_hit_blocks", "num_immutable_blocks",
+        "prompt", "root", "sealed", "skip_lookup",
     )  # fmt: skip
 
     def __init__(

@@ -66,7 +66,7 @@ def replay(workload: Workload, manager: CacheManager, log: Callable[[Row], None]
         full_blocks += length // size
         hit_blocks += hits
         hit_requests += hits > 0
-        ceiling_blocks += min(infinite.observe(seq.root or b"", seq.contents(size)), (length - 1) // size)
+        ceiling_blocks += min(infinite.observe(seq.root or b"", request.tokens, size), (length - 1) // size)
         manager.promote_to_immutable(seq, length)
         series.sample(index, request.arrival, prompt_tokens, hit_blocks * size)
         manager.free(seq)

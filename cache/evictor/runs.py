@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from cache.evictor.base import Evictor
 
 Trim = Callable[[Run, int], Run | None]
-"""Tells the allocator that the last so many blocks of a candidate go; answers the run that became a candidate by that."""
+"""Tells the allocator that the last so many blocks of a candidate go; answers the run that is a candidate by that."""
 
 
 class RunPolicy(ABC):
