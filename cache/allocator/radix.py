@@ -160,10 +160,12 @@ class Radix(Allocator):
 
     def evict(self, count: int) -> None:
         before = len(self._free)
-        self._policy.victims(count, self._trim)
+        order = self._policy.victims(count, self._trim)
         chosen = len(self._free) - before
         if chosen != count:
             raise PolicyError(f"{type(self.evictor).__name__} was asked for {count} victims and chose {chosen}")
+        if order is not None:
+            self._free[before:] = order
         self.version += 1
 
     def clear(self) -> None:

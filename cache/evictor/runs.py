@@ -56,8 +56,11 @@ class RunPolicy(ABC):
         """The run left the cache without having been chosen; candidate or not."""
 
     @abstractmethod
-    def victims(self, count: int, trim: Trim) -> None:
-        """Choose `count` blocks, best victim first, and tell each choice to `trim` at once."""
+    def victims(self, count: int, trim: Trim) -> list[int] | None:
+        """Choose `count` blocks, best victim first, and tell all choices to `trim`.
+
+        Returns the blocks in the order of choice where that is not the order in which they were told.
+        """
 
     @abstractmethod
     def candidates(self) -> set[int]:
@@ -76,7 +79,9 @@ class BlockByBlock(RunPolicy):
         self._evictor.inserted(run.blocks[:], run.depth, access, keys)
 
     def accessed(self, runs: Sequence[Run], access: Access) -> None:
-        blocks = [block for run in runs for block in run.blocks]
+        blocks: list[int] = []
+        for run in runs:
+            blocks += run.blocks
         self._evictor.accessed(blocks, runs[0].depth, access)
 
     def evictable(self, run: Run) -> None:
@@ -94,21 +99,34 @@ class BlockByBlock(RunPolicy):
         for block in run.blocks:
             self._evictor.removed(block)
 
-    def victims(self, count: int, trim: Trim) -> None:
-        tails = self._tails
+    def victims(self, count: int, trim: Trim) -> list[int]:
+        tails, chosen = self._tails, list[int]()
+        going: dict[Run, int] = {}  # how many of its last blocks were chosen and not yet told
 
         def uncover(block: int) -> int:
             run = tails.pop(block, None)
             if run is None:
                 raise PolicyError(f"{type(self._evictor).__name__} chose block {block}, which is no candidate")
-            uncovered = trim(run, 1)
-            if uncovered is None:
-                return -1
-            tail = uncovered.blocks[-1]
-            tails[tail] = uncovered
+            chosen.append(block)
+            gone = going.get(run, 0) + 1
+            if gone == len(run.blocks):
+                going.pop(run, None)
+                uncovered = trim(run, gone)
+                if uncovered is None:
+                    return -1
+                run, tail = uncovered, uncovered.blocks[-1]
+            else:
+                going[run] = gone
+                tail = run.blocks[-1 - gone]
+            tails[tail] = run
             return tail
 
-        self._evictor.victims(count, uncover)
+        try:
+            self._evictor.victims(count, uncover)
+        finally:
+            for run, gone in going.items():
+                trim(run, gone)
+        return chosen
 
     def candidates(self) -> set[int]:
         return self._evictor.candidates()
