@@ -85,7 +85,8 @@ class CacheManager:
     def allocate(self, seq: Sequence) -> int:
         """Blocks for all tokens of the sequence; the longest cached prefix is shared instead of taken.
 
-        Returns the number of tokens that need not be computed: at most all but the last one. Raises SequenceTooLarge,
+        Returns the number of tokens that need not be computed: at most all but the last one; where `seq.partial_copy`
+        is set, that block must be copied first. Raises SequenceTooLarge,
         OutOfBlocks, ValueError for an empty sequence, MisuseError for one that holds blocks; each changes nothing.
         """
         if seq.num_tokens == 0:
@@ -103,8 +104,14 @@ class CacheManager:
             self.allocator.release(seq)
             self._forget(seq)
             raise
+        finally:
+            part = self.allocator.let_go_of_part() if match.part is not None else None
         seq.num_hit_blocks = len(match.blocks)
         seq.num_computed_tokens = seq.num_hit_blocks * self.block_size
+        if part is not None:
+            source, num_tokens = part
+            seq.partial_copy = source, seq.block_table[seq.num_hit_blocks]
+            seq.num_computed_tokens += num_tokens
         seq.allocated = True
         self._live[id(seq)] = seq
         return seq.num_computed_tokens
@@ -203,7 +210,7 @@ class CacheManager:
         seq.allocated = False
         seq.block_table = []
         seq.num_immutable_blocks = seq.num_computed_tokens = 0
-        seq.node, seq.root, seq.sealed = None, None, False
+        seq.node, seq.root, seq.sealed, seq.partial_copy = None, None, False, None
 
     def _must_fit(self, num_tokens: int) -> None:
         if self.num_blocks_for(num_tokens) > self.allocator.num_blocks:

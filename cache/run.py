@@ -15,6 +15,7 @@ Knows nothing of pools, sequences or policies.
 
 from __future__ import annotations
 
+from bisect import bisect_left, insort
 from collections.abc import Iterator, Mapping
 from typing import Any
 
@@ -22,7 +23,9 @@ from typing import Any
 class Run:
     """A node of the tree. A root holds no blocks; its `data` is the encoded extra keys everything below it shares."""
 
-    __slots__ = ("blocks", "children", "data", "depth", "entry", "last_access", "parent", "rank", "refs", "stride")
+    __slots__ = (
+        "blocks", "children", "data", "depth", "entry", "last_access", "order", "parent", "rank", "refs", "stride",
+    )  # fmt: skip
 
     def __init__(
         self,
@@ -45,6 +48,8 @@ class Run:
         """Owners of each of its blocks."""
         self.last_access = last_access
         self.children: dict[bytes, Run] | None = None
+        self.order: list[bytes] | None = None
+        """The keys of `children` in sorted order, kept up once somebody asked for it."""
         self.rank: Any = None
         """What the policy ranks it by; heads and tails of a split start with the same."""
         self.entry: Any = None
@@ -56,14 +61,20 @@ class Run:
 
     def attach(self, child: Run) -> None:
         """Hang a run below this one (again)."""
+        key = child.key()
         if self.children is None:
             self.children = {}
-        self.children[child.key()] = child
+        if self.order is not None and key not in self.children:
+            insort(self.order, key)
+        self.children[key] = child
 
     def detach(self, child: Run) -> None:
         """Take a run off; this one may be a leaf then."""
         assert self.children is not None
-        del self.children[child.key()]
+        key = child.key()
+        del self.children[key]
+        if self.order is not None:
+            del self.order[bisect_left(self.order, key)]
         if not self.children:
             self.children = None
 
@@ -136,6 +147,7 @@ def check_tree(roots: Mapping[bytes, Run], owned: Mapping[int, int]) -> None:
     for name, root in roots.items():
         assert root.data == name, "a root has a wrong name"
         assert root.children, "a root has nothing below it"
+        assert root.order is None or root.order == sorted(root.children), "the sorted keys of a root are wrong"
     for run in walk(roots):
         parent = run.parent
         assert parent is not None, "a run hangs below nothing"
@@ -144,5 +156,6 @@ def check_tree(roots: Mapping[bytes, Run], owned: Mapping[int, int]) -> None:
         assert len(run.data) == run.stride * len(run.blocks), f"the run of block {run.blocks[0]} has a wrong length"
         assert not parent.blocks or parent.refs >= run.refs, f"block {run.blocks[0]} outlives its parent's owners"
         assert {owned.get(block, 0) for block in run.blocks} == {run.refs}, "the blocks of a run differ in owners"
+        assert run.order is None or run.order == sorted(run.children or ()), "the sorted keys of a run are wrong"
         assert not seen & set(run.blocks), "two runs hold one block"
         seen.update(run.blocks)

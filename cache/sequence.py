@@ -31,7 +31,7 @@ class Sequence:
     __slots__ = (
         "_appended", "_block_size", "_contents", "_num_prompt", "_packed", "access", "allocated", "block_table",
         "extra_keys", "keys", "matched_by", "node", "num_computed_tokens", "num_hit_blocks", "num_immutable_blocks",
-        "prompt", "root", "sealed", "skip_lookup",
+        "partial_copy", "prompt", "root", "sealed", "skip_lookup",
     )  # fmt: skip
 
     def __init__(
@@ -55,6 +55,9 @@ class Sequence:
         self.num_hit_blocks = 0
         self.num_immutable_blocks = 0
         self.num_computed_tokens = 0
+        self.partial_copy: tuple[int, int] | None = None
+        """(source, destination) block to copy before anything is computed: its beginning counts as computed. Copies of
+        several sequences must happen in the order in which they were allocated."""
         self.sealed = False
         """True once nothing more of this sequence may be cached (its weights are gone, or its key is taken)."""
         self.root: bytes | None = None

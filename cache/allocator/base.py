@@ -32,6 +32,8 @@ class Match:
     """Which state of the cache it was read from."""
     path: Any = None
     """The allocator's own way back to where the match ends."""
+    part: Any = None
+    """The allocator's own mark of a cached block that begins as the sequence goes on, where it looks for one."""
 
 
 @dataclass(slots=True)
@@ -42,6 +44,9 @@ class CacheStats:
     evicted_age: int = 0
     hits: int = 0
     hit_age: int = 0
+    partial_hits: int = 0
+    """Allocations that copied the beginning of a cached block, and the tokens they need not compute for that."""
+    partial_hit_tokens: int = 0
 
 
 class Allocator(ABC):
@@ -118,6 +123,13 @@ class Allocator(ABC):
     @abstractmethod
     def acquire(self, seq: Sequence, match: Match) -> None:
         """Own the matched blocks; they become the start of the sequence's block table."""
+
+    def let_go_of_part(self) -> tuple[int, int] | None:
+        """After `take`: the block whose beginning the sequence acquired last can use, and how many tokens of it.
+
+        Until now the block was held, so that it was not evicted to make room for its own copy.
+        """
+        return None
 
     @abstractmethod
     def promote(self, seq: Sequence, num_full: int) -> None:

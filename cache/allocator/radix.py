@@ -21,6 +21,7 @@ from collections.abc import Sequence as Items
 from itertools import groupby
 
 from cache.allocator.base import Allocator, Match
+from cache.allocator.partial import Part, find_part
 from cache.errors import MisuseError, PolicyError
 from cache.evictor.base import Evictor
 from cache.hashing.base import Hasher
@@ -36,8 +37,18 @@ class Radix(Allocator):
 
     evictor: Evictor
 
-    def __init__(self, num_blocks: int | float, block_size: int, hasher: Hasher, evictor: Evictor) -> None:
+    def __init__(
+        self,
+        num_blocks: int | float,
+        block_size: int,
+        hasher: Hasher,
+        evictor: Evictor,
+        partial_reuse: bool = False,
+    ) -> None:
+        """`partial_reuse`: also use the beginning of the block where a prompt leaves the tree (`partial.py`)."""
         super().__init__(num_blocks, block_size)
+        self.partial_reuse = partial_reuse
+        self._held: Part | None = None
         self.hasher = hasher
         self.evictor = evictor
         self._policy = evictor.by_run()
@@ -50,6 +61,13 @@ class Radix(Allocator):
         self._seen: tuple[tuple[int, int, int], dict[int, int], dict[int, int]] = ((-1, 0, 0), {}, {})
 
     def find(self, seq: Sequence, limit: int) -> Match:
+        match = self._walk(seq, limit)
+        if self.partial_reuse and not seq.sealed and not seq.skip_lookup:
+            root = self._roots.get(seq.root or b"")
+            match.part = find_part(root, seq, match, self.block_size) if root is not None else None
+        return match
+
+    def _walk(self, seq: Sequence, limit: int) -> Match:
         path: list[Run] = []
         blocks: list[int] = []
         node = None if seq.sealed or not limit else self._roots.get(seq.root or b"")
@@ -83,6 +101,7 @@ class Radix(Allocator):
         self.version += 1
         path, num_hits = match.path, len(match.blocks)
         if not num_hits:
+            self._hold(seq, match)
             return
         last = path[-1]
         if num_hits < last.depth + len(last.blocks):
@@ -100,6 +119,17 @@ class Radix(Allocator):
         seq.block_table = match.blocks[:]
         seq.num_immutable_blocks = num_hits
         seq.node = last
+        self._hold(seq, match)
+
+    def let_go_of_part(self) -> tuple[int, int] | None:
+        part, self._held = self._held, None
+        if part is None:
+            return None
+        self.version += 1
+        self._lose_owner(part.run)
+        self.stats.partial_hits += 1
+        self.stats.partial_hit_tokens += part.num_tokens
+        return part.run.blocks[0], part.num_tokens
 
     def promote(self, seq: Sequence, num_full: int) -> None:
         i = seq.num_immutable_blocks
@@ -283,6 +313,24 @@ class Radix(Allocator):
             self.num_idle += len(run.blocks)
             if run.children is None:
                 self._policy.evictable(run)
+
+    def _hold(self, seq: Sequence, match: Match) -> None:
+        """Own the block whose beginning is to be copied until there is room for the copy; unless it is that room."""
+        part = match.part
+        if part is None:
+            return
+        run: Run = part.run  # the match is split off by now: its first block is the one
+        needed = -(-seq.num_tokens // self.block_size) - len(match.blocks)
+        if not run.refs and needed > self.num_available - 1:
+            return
+        if len(run.blocks) > 1:
+            run = self._split(run, 1)
+        if not run.refs:
+            self._unidle(run)
+        run.refs += 1
+        run.last_access = seq.access.index
+        self._policy.accessed([run], seq.access)
+        self._held = Part(run, 0, part.num_tokens)
 
     def _unidle(self, run: Run) -> None:
         self.num_idle -= len(run.blocks)

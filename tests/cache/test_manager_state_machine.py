@@ -95,11 +95,13 @@ class Traffic(RuleBasedStateMachine):
             assert (allocator.stats.evictions, allocator.num_available) == (evictions, available)
             return False
         assert could
-        assert hit % manager.block_size == 0
         assert hit < seq.num_tokens
+        assert hit == manager.block_size * seq.num_hit_blocks or seq.partial_copy is not None
+        if seq.partial_copy is not None:
+            self.memory.copy([seq.partial_copy])
         assert not (seq.skip_lookup and hit)
         assert self.memory.read(seq, hit) == self.memory.expected(seq, hit)
-        new = needed - hit // manager.block_size
+        new = needed - seq.num_hit_blocks
         assert allocator.stats.evictions - evictions == max(0, new - free), "evicted although there was room"
         self.live.append(seq)
         return True
@@ -220,6 +222,8 @@ ALLOCATORS: dict[str, Any] = {
         f"radix-{name}": lambda n, b, name=name: Radix(n, b, BuiltinHash(), build("evictor", name))
         for name in ONLINE_EVICTORS
     },
+    "radix-partial": lambda n, b: Radix(n, b, BuiltinHash(), build("evictor", "lru"), partial_reuse=True),
+    "radix-partial-random": lambda n, b: Radix(n, b, BuiltinHash(), build("evictor", "random"), partial_reuse=True),
 }
 
 
