@@ -53,6 +53,8 @@ class Allocator(ABC):
     """A pool of `num_blocks` blocks (or `inf`), ids 0, 1, 2 …"""
 
     evictor: Evictor | None = None
+    partial_reuse: bool = False
+    """Whether it looks for reuse below the block size."""
 
     def __init__(self, num_blocks: int | float, block_size: int) -> None:
         """`block_size`: tokens per block. Raises ValueError unless both are positive integers (or `num_blocks` inf)."""

@@ -24,6 +24,8 @@ from cache.allocator.base import Allocator, Match
 from cache.allocator.partial import Part, find_part
 from cache.errors import MisuseError, PolicyError
 from cache.evictor.base import Evictor
+from cache.evictor.block_by_block import BlockByBlock
+from cache.evictor.runs import RunPolicy
 from cache.hashing.base import Hasher
 from cache.run import Run, check_tree, num_common_blocks, walk
 from cache.sequence import Sequence
@@ -51,7 +53,7 @@ class Radix(Allocator):
         self._held: Part | None = None
         self.hasher = hasher
         self.evictor = evictor
-        self._policy = evictor.by_run()
+        self._policy: RunPolicy = evictor.by_run() or BlockByBlock(evictor)
         self._roots: dict[bytes, Run] = {}
         self._more_owners: dict[int, int] = {}
         """Mutable blocks with more than one owner → how many more."""

@@ -20,8 +20,8 @@ class Lru(RankedEvictor):
 
     needs_keys = False
 
-    def by_run(self) -> RunPolicy:
-        return LruRuns() if type(self) is Lru else super().by_run()
+    def by_run(self) -> RunPolicy | None:
+        return LruRuns() if type(self) is Lru else None  # a subclass may rank otherwise
 
     def inserted(self, blocks: Sequence[int], depth: int, access: Access, keys: Sequence[Hashable]) -> None:
         self.accessed(blocks, depth, access)
