@@ -24,9 +24,10 @@ from rich.table import Table
 from cache.allocator.hash_chain import HashChain
 from cache.allocator.radix import Radix
 from experiments.bench.blocks import measure
-from experiments.bench.growth import ALLOCATORS, LOOKUPS, cost_by_pool, lookup
+from experiments.bench.growth import ALLOCATORS, LOOKUPS, cost_by_pool, lookup, make_allocator
 from experiments.bench.memory import bytes_per_block
 from experiments.bench.serving import NUM_BLOCKS, allocators, evictors, packed_prompts
+from experiments.bench.traces import TRACES, replay_seconds
 from experiments.environment import environment
 
 LONG = 32_768
@@ -86,7 +87,7 @@ def lookups(console: Console, requests: int) -> Results:
 def memory(console: Console, requests: int) -> Results:
     """Bytes per cached block beyond its token ids, the pool full."""
     prompts = packed_prompts(min(requests, 2000))
-    result = {name: bytes_per_block(partial(make, NUM_BLOCKS), prompts) for name, make in ALLOCATORS.items()}
+    result = {name: bytes_per_block(partial(make_allocator, name, NUM_BLOCKS), prompts) for name in ALLOCATORS}
     table = _table("memory per cached block of 16 tokens beyond the tokens' 64 bytes, pool full", "allocator")
     table.add_column("bytes", justify="right")
     for name, size in result.items():
@@ -121,8 +122,30 @@ def growth(console: Console, requests: int) -> Results:
     return {"µs per request by pool": _rounded(by_pool), "µs per lookup by prompt tokens": _rounded(by_prompt)}
 
 
+def traces(console: Console, requests: int) -> Results:
+    """Seconds to replay the public traces in small blocks, and whether both allocators counted the same."""
+    table = _table("instant replay of a whole trace, LRU: seconds, reading included", "trace")
+    for name in ("blocks", *ALLOCATORS, "same hits and evictions"):
+        table.add_column(name, justify="right")
+    result: Results = {}
+    for trace in TRACES:
+        name = f"{trace.workload}, block size {trace.block_size}"
+        runs = replay_seconds(trace)
+        if runs is None:
+            table.add_row(name, "not in PAGELAB_DATA")
+            continue
+        counts = {(metrics["hit_blocks"], metrics["evictions"]) for _, metrics in runs.values()}
+        blocks = runs["radix"][1]["full_blocks"]
+        cells = [f"{seconds:.2f}" for seconds, _ in runs.values()]
+        table.add_row(name, f"{blocks:,}", *cells, "yes" if len(counts) == 1 else "NO")
+        result[name] = {allocator: round(seconds, 2) for allocator, (seconds, _) in runs.items()}
+    console.print(table)
+    return result
+
+
 SECTIONS: dict[str, Callable[[Console, int], Results]] = {
     "serving": serving, "policies": policies, "lookup": lookups, "memory": memory, "growth": growth, "blocks": blocks,
+    "traces": traces,
 }  # fmt: skip
 
 

@@ -33,13 +33,13 @@ class BlockByBlock(RunPolicy):
 
     def evictable(self, run: Run) -> None:
         tail = run.blocks[-1]
-        self._tails[tail] = run
         self._evictor.evictable(tail)
+        self._tails[tail] = run
 
     def pinned(self, run: Run) -> None:
         tail = run.blocks[-1]
-        del self._tails[tail]
         self._evictor.pinned(tail)
+        del self._tails[tail]
 
     def removed(self, run: Run) -> None:
         self._tails.pop(run.blocks[-1], None)

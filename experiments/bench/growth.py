@@ -21,14 +21,16 @@ from experiments.bench.serving import BLOCK_SIZE, serve
 from experiments.bench.timing import best, per_call
 from experiments.workload.randomness import random_tokens, stream
 
-ALLOCATORS: dict[str, Callable[[float], Allocator]] = {
-    "radix": lambda num_blocks: Radix(num_blocks, BLOCK_SIZE, BuiltinHash(), Lru()),
-    "hash_chain": lambda num_blocks: HashChain(num_blocks, BLOCK_SIZE, BuiltinHash(), Lru()),
-}
+ALLOCATORS: dict[str, type[Radix] | type[HashChain]] = {"radix": Radix, "hash_chain": HashChain}
 POOLS = (1_000, 3_000, 10_000, 30_000, 100_000, 300_000, 1_000_000)
 SHARED_TOKENS, OWN_TOKENS = 2048, 256
 LOOKUPS = (16, 64, 256, 1024, 4096, 8192, 32_768)
 """Tokens of a prompt that is wholly resident."""
+
+
+def make_allocator(name: str, num_blocks: float, block_size: int = BLOCK_SIZE) -> Allocator:
+    """`radix` or `hash_chain` with LRU."""
+    return ALLOCATORS[name](num_blocks, block_size, BuiltinHash(), Lru())
 
 
 def cost_by_pool(name: str, pools: tuple[int, ...] = POOLS, measured: int = 1000) -> dict[int, float]:
@@ -36,7 +38,7 @@ def cost_by_pool(name: str, pools: tuple[int, ...] = POOLS, measured: int = 1000
     tokens of one's own, every request evicting what another one left."""
     costs = {}
     for num_blocks in pools:
-        manager, draw = CacheManager(ALLOCATORS[name](num_blocks)), stream(0)
+        manager, draw = CacheManager(make_allocator(name, num_blocks)), stream(0)
         system = [random_tokens(draw, SHARED_TOKENS, 49_152) for _ in range(4)]
 
         def prompts(count: int, draw: object = draw, system: list[bytes] = system) -> list[bytes]:
@@ -61,7 +63,7 @@ def resident(name: str, num_tokens: int, runs: int) -> tuple[CacheManager, bytes
 
     A run ends where another prompt leaves it, so `runs - 1` other prompts do.
     """
-    manager, data = CacheManager(ALLOCATORS[name](inf)), random_tokens(stream(1), num_tokens + 1, 49_152)
+    manager, data = CacheManager(make_allocator(name, inf)), random_tokens(stream(1), num_tokens + 1, 49_152)
     leave = random_tokens(stream(2), BLOCK_SIZE, 49_152)
     step = num_tokens // runs
     others = [data[: TOKEN_BYTES * stop] + leave for stop in range(step, num_tokens, step)]
