@@ -20,6 +20,7 @@ from math import inf
 from cache.access import Access
 from cache.allocator.base import Allocator, Match
 from cache.errors import CacheInUse, MisuseError, OutOfBlocks, PolicyError, SequenceTooLarge
+from cache.extra_keys import NO_EXTRA_KEYS
 from cache.sequence import Sequence
 from cache.tokens import int32
 
@@ -40,6 +41,7 @@ class CacheManager:
         self.allocator = allocator
         self.block_size = allocator.block_size
         self.weights_version = weights_version
+        self._plain_root = NO_EXTRA_KEYS.encode(weights_version)
         self._reserve = 0 if allocator.num_blocks == inf else watermark * allocator.num_blocks
         self._live: dict[int, Sequence] = {}
         self._last_match: tuple[Sequence, Match] | None = None
@@ -89,11 +91,13 @@ class CacheManager:
         is set, that block must be copied first. Raises SequenceTooLarge,
         OutOfBlocks, ValueError for an empty sequence, MisuseError for one that holds blocks; each changes nothing.
         """
-        if seq.num_tokens == 0:
+        num_tokens = seq.num_tokens
+        if num_tokens == 0:
             raise ValueError("an empty sequence cannot be allocated: a model needs at least one token")
-        self._must_fit(seq.num_tokens)
+        needed = self._must_fit(num_tokens)
         match = self._match(seq)
-        num_new, left = self._num_new(seq, match), self.allocator.num_available - match.num_idle
+        num_hits = len(match.blocks)
+        num_new, left = needed - num_hits, self.allocator.num_available - match.num_idle
         if num_new > left:
             raise OutOfBlocks(f"{num_new} blocks are needed beside the shared ones, {left} are free or evictable")
         self._last_match = None
@@ -106,12 +110,12 @@ class CacheManager:
             raise
         finally:
             part = self.allocator.let_go_of_part() if match.part is not None else None
-        seq.num_hit_blocks = len(match.blocks)
-        seq.num_computed_tokens = seq.num_hit_blocks * self.block_size
+        seq.num_hit_blocks = num_hits
+        seq.num_computed_tokens = num_hits * self.block_size
         if part is not None:
-            source, num_tokens = part
-            seq.partial_copy = source, seq.block_table[seq.num_hit_blocks]
-            seq.num_computed_tokens += num_tokens
+            source, num_shared = part
+            seq.partial_copy = source, seq.block_table[num_hits]
+            seq.num_computed_tokens += num_shared
         seq.allocated = True
         self._live[id(seq)] = seq
         return seq.num_computed_tokens
@@ -183,6 +187,7 @@ class CacheManager:
         """New weights: nothing cached under another version can hit, and live sequences cache nothing more."""
         if version != self.weights_version:
             self.weights_version = version
+            self._plain_root = NO_EXTRA_KEYS.encode(version)
             self._last_match = None
             for seq in self._live.values():
                 seq.sealed = True
@@ -212,12 +217,15 @@ class CacheManager:
         seq.num_immutable_blocks = seq.num_computed_tokens = 0
         seq.node, seq.root, seq.sealed, seq.partial_copy = None, None, False, None
 
-    def _must_fit(self, num_tokens: int) -> None:
-        if self.num_blocks_for(num_tokens) > self.allocator.num_blocks:
+    def _must_fit(self, num_tokens: int) -> int:
+        """The blocks that so many tokens need."""
+        needed = -(-num_tokens // self.block_size)
+        if needed > self.allocator.num_blocks:
             raise SequenceTooLarge(
-                f"{num_tokens} tokens need {self.num_blocks_for(num_tokens)} blocks of {self.block_size}; "
+                f"{num_tokens} tokens need {needed} blocks of {self.block_size}; "
                 f"the whole pool has {self.allocator.num_blocks}"
             )
+        return needed
 
     def _must_be_live(self, seq: Sequence) -> None:
         if self._live.get(id(seq)) is not seq:
@@ -226,7 +234,8 @@ class CacheManager:
     def _match(self, seq: Sequence) -> Match:
         if seq.allocated:
             raise MisuseError("this sequence holds blocks already, here or in another cache")
-        root = seq.extra_keys.encode(self.weights_version)
+        extra = seq.extra_keys
+        root = self._plain_root if extra is NO_EXTRA_KEYS else extra.encode(self.weights_version)
         if self._last_match is not None:
             known, match = self._last_match
             if known is seq and match.version == self.allocator.version and seq.root == root:

@@ -124,7 +124,7 @@ class Allocator(ABC):
 
     @abstractmethod
     def acquire(self, seq: Sequence, match: Match) -> None:
-        """Own the matched blocks; they become the start of the sequence's block table."""
+        """Own the matched blocks; they become the start of the sequence's block table. The match is used up by that."""
 
     def let_go_of_part(self) -> tuple[int, int] | None:
         """After `take`: the block whose beginning the sequence acquired last can use, and how many tokens of it.

@@ -118,7 +118,7 @@ class Radix(Allocator):
         self.stats.hits += num_hits
         self.stats.hit_age += age
         self._policy.accessed(path, seq.access)
-        seq.block_table = match.blocks[:]
+        seq.block_table = match.blocks
         seq.num_immutable_blocks = num_hits
         seq.node = last
         self._hold(seq, match)
