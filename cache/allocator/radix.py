@@ -258,6 +258,7 @@ class Radix(Allocator):
         if (
             node.refs == refs == 1  # the sequence alone owns both
             and node.children is None
+            and policy.uniform
             and node.last_access == now
             and node.rank == run.rank
             and node.stride == stride
@@ -341,6 +342,7 @@ class Radix(Allocator):
 
     def _split(self, run: Run, count: int) -> Run:
         head = run.split(count)
+        self._policy.split(head, run)
         if self._strays:
             self._strays.update((block, head) for block in head.blocks if block in self._strays)
         return head

@@ -10,6 +10,7 @@ Knows nothing of what a rank means.
 from __future__ import annotations
 
 from abc import abstractmethod
+from bisect import bisect_right
 from collections.abc import Hashable, Sequence
 from heapq import heapify, heappop, heappush
 
@@ -36,12 +37,22 @@ class RankedRuns(RunPolicy):
     @abstractmethod
     def accessed(self, runs: Sequence[Run], access: Access) -> None: ...
 
+    def rank_at(self, run: Run, place: int) -> int:
+        """The rank of its block `place`; it never rises from one block to the next."""
+        return run.rank  # type: ignore[no-any-return]  # what `inserted` and `accessed` set
+
     def evictable(self, run: Run) -> None:
         if run.entry is not None:
             raise PolicyError(f"the run that ends in block {run.blocks[-1]} became evictable twice")
         blocks, heap = run.blocks, self._heap
         self._serial += 1
-        run.entry = entry = (run.rank, -run.depth - len(blocks), blocks[-1], self._serial, run)
+        run.entry = entry = (
+            self.rank_at(run, len(blocks) - 1),
+            -run.depth - len(blocks),
+            blocks[-1],
+            self._serial,
+            run,
+        )
         heappush(heap, entry)
         self._num_live += 1
         if len(heap) > 2 * self._num_live + 64:
@@ -84,10 +95,14 @@ class RankedRuns(RunPolicy):
     def _lead(self, run: Run) -> int:
         """How many blocks from its tail come before the next candidate's; at least one."""
         heap, blocks = self._heap, run.blocks
-        if not heap or run.rank < heap[0][0]:
+        if not heap:
             return len(blocks)
-        rank, end, block, *_ = heap[0]
-        lead, last = 1, -run.depth - len(blocks)
-        while lead < len(blocks) and (run.rank, last + lead, blocks[-1 - lead]) < (rank, end, block):
+        following, last, end = heap[0][:3], len(blocks) - 1, -run.depth - len(blocks)
+        if self.uniform:
+            lead = len(blocks) if run.rank < following[0] else 1
+        else:  # ranks fall towards the tail
+            lead = len(blocks) - bisect_right(range(len(blocks)), -following[0], key=lambda i: -self.rank_at(run, i))
+        lead = max(lead, 1)
+        while lead <= last and (self.rank_at(run, last - lead), end + lead, blocks[last - lead]) < following:
             lead += 1
         return lead

@@ -30,6 +30,9 @@ class RunPolicy(ABC):
     needs_keys: bool = False
     """Whether `inserted` must be handed the chained keys of the blocks."""
 
+    uniform: bool = True
+    """Whether one rank says everything of a run, so that two runs of one rank may become one."""
+
     @abstractmethod
     def inserted(self, run: Run, access: Access, keys: Sequence[Hashable]) -> None:
         """A request computed and registered this run; `run.rank` is the policy's to set."""
@@ -37,6 +40,10 @@ class RunPolicy(ABC):
     @abstractmethod
     def accessed(self, runs: Sequence[Run], access: Access) -> None:
         """A request matched these resident runs, which lie along one chain without a gap."""
+
+    def split(self, head: Run, tail: Run) -> None:
+        """`head` was cut off the front of what is now `tail`; both still have the rank of the whole."""
+        return
 
     @abstractmethod
     def evictable(self, run: Run) -> None:

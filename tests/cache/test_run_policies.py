@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import cache
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -11,13 +13,23 @@ from cache.access import Access
 from cache.errors import PolicyError
 from cache.evictor.block_by_block import BlockByBlock
 from cache.evictor.runs import RunPolicy
+from cache.future import Future
 from cache.run import Run
 
 BY_RUN = [name for name in options("evictor") if build("evictor", name).by_run() is not None]
 
 
+@cache
+def future() -> Future:
+    """Of all requests that a test may make: three chains in turn."""
+    return Future((b"", [depth % 5 + i % 3 for depth in range(12)], 12 if i < 3 else 4) for i in range(6000))
+
+
 def policies(name: str) -> list[RunPolicy]:
-    return [build("evictor", name).by_run(), BlockByBlock(build("evictor", name))]
+    by_run, by_block = build("evictor", name), build("evictor", name)
+    for evictor in (by_run, by_block):
+        evictor.foresee(future())
+    return [by_run.by_run(), BlockByBlock(by_block)]
 
 
 def leaf(blocks: list[int], depth: int) -> Run:
