@@ -105,11 +105,14 @@ class HashChain(CountingAllocator):
         node: Node = seq.node
         parent = table[start - 1] if start else NO_PARENT
         run_start = start  # blocks run_start..i are new here and not yet told to the evictor
+        duplicates: list[int] = []  # the cached ones that took the place of blocks up to i, not yet told either
         i = start
         for i in range(start, num_full):
             key, block = keys[i], table[i]
             cached = index.setdefault(key, block)
             if cached == block and nodes[block] is None:
+                if duplicates:
+                    self._tell_accessed(seq, duplicates, i)
                 node = nodes[block] = (node, contents[i], key)
                 parents[block] = parent
                 if leaf_only and parent >= 0:
@@ -120,16 +123,20 @@ class HashChain(CountingAllocator):
                 run_start = i + 1
                 other = nodes[cached]
                 assert other is not None
-                if cached != block:
+                if cached == block:
+                    self._tell_accessed(seq, duplicates, i)
+                else:
                     if other[1] != contents[i] or not _same_prefix(other[0], node):
                         seq.sealed = True  # another prefix holds this key: the rest stays private
                         break
                     self._replace_duplicate(seq, i, cached)
+                    duplicates.append(cached)
                 node = other
             parent = table[i]
         else:
             i = num_full
         self._tell_inserted(seq, run_start, i)
+        self._tell_accessed(seq, duplicates, i)
         seq.num_immutable_blocks = i
         seq.node = node
         self.version += 1
@@ -230,13 +237,17 @@ class HashChain(CountingAllocator):
         if start < stop:
             self.evictor.inserted(seq.block_table[start:stop], start, seq.access, seq.keys[start:stop])
 
+    def _tell_accessed(self, seq: Sequence, blocks: list[int], stop: int) -> None:
+        if blocks:
+            self.evictor.accessed(blocks[:], stop - len(blocks), seq.access)
+            blocks.clear()
+
     def _replace_duplicate(self, seq: Sequence, position: int, cached: int) -> None:
         own = seq.block_table[position]
         if not self._refs[cached]:
             self._unidle(cached)
         self._refs[cached] += 1
         self._last_access[cached] = seq.access.index
-        self.evictor.accessed([cached], position, seq.access)
         seq.block_table[position] = cached
         self._release([own])
 

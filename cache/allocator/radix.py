@@ -138,6 +138,7 @@ class Radix(Allocator):
         if seq.sealed or i >= num_full:
             return
         node: Run = seq.node or self._root(seq)
+        duplicates: list[Run] = []
         for data, stride, first, stop in seq.segments(self.block_size, i):
             if stop > num_full:
                 stop = num_full
@@ -145,6 +146,7 @@ class Radix(Allocator):
                 offset = (i - first) * stride
                 child = node.children.get(data[offset : offset + stride]) if node.children else None
                 if child is None:
+                    self._tell_accessed(seq, duplicates)
                     node = self._insert(seq, node, data[offset : offset + (stop - i) * stride], stride, i, stop)
                     i = stop
                     break
@@ -155,8 +157,12 @@ class Radix(Allocator):
                         child = self._split(child, count)
                 if child.blocks[0] != seq.block_table[i]:
                     self._replace_duplicates(seq, child, i)
+                    duplicates.append(child)
+                else:
+                    self._tell_accessed(seq, duplicates)
                 i += count
                 node = child
+        self._tell_accessed(seq, duplicates)
         seq.num_immutable_blocks = num_full
         seq.node = node
         self.version += 1
@@ -276,13 +282,17 @@ class Radix(Allocator):
             keys += self.hasher.chain(parent, seq.contents(self.block_size)[len(keys) : stop])
         return keys[start:stop]
 
+    def _tell_accessed(self, seq: Sequence, runs: list[Run]) -> None:
+        if runs:
+            self._policy.accessed(runs[:], seq.access)
+            runs.clear()
+
     def _replace_duplicates(self, seq: Sequence, run: Run, start: int) -> None:
         """The sequence computed what this run holds already: it owns the run now and gives its own blocks back."""
         if not run.refs:
             self._unidle(run)
         run.refs += 1
         run.last_access = seq.access.index
-        self._policy.accessed([run], seq.access)
         stop = start + len(run.blocks)
         own = seq.block_table[start:stop]
         seq.block_table[start:stop] = run.blocks

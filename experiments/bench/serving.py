@@ -32,6 +32,8 @@ CONF = Path(__file__).parents[2] / "conf"
 WORKLOAD = CONF / "workload" / "zipf_system_prompts.yaml"
 BLOCK_SIZE = 16
 NUM_BLOCKS = 20_000
+SETTINGS = {"seed": 0, "block_size": BLOCK_SIZE, "num_blocks": NUM_BLOCKS}
+"""What a yaml may interpolate."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,7 +96,7 @@ def evictors(prompts: list[bytes], allocator: type[Radix] | type[HashChain], rep
     """Every policy of conf/evictor under the same allocator. An offline policy is shown the future first, untimed."""
     figures = {}
     for path in sorted((CONF / "evictor").glob("*.yaml")):
-        evictor_yaml = OmegaConf.create({"seed": 0, "evictor": OmegaConf.load(path)})
+        evictor_yaml = OmegaConf.create(SETTINGS | {"evictor": OmegaConf.load(path)})
         future = _future(prompts) if instantiate(evictor_yaml.evictor).needs_future else None
 
         def make(evictor_yaml: Any = evictor_yaml, future: Future | None = future) -> Allocator:
