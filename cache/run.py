@@ -106,12 +106,15 @@ class Run:
             del self.data[keep * self.stride :]
         return gone
 
-    def extend(self, data: bytes, blocks: list[int]) -> None:
-        """Append blocks; only for a run without children."""
+    def join(self, child: Run) -> None:
+        """Take over the blocks and children of the only run below this one."""
         if isinstance(self.data, bytes):  # from now on growing is amortised
             self.data = bytearray(self.data)
-        self.data += data
-        self.blocks += blocks
+        self.data += child.data
+        self.blocks += child.blocks
+        self.children, self.order = child.children, child.order
+        for grandchild in (self.children or {}).values():
+            grandchild.parent = self
 
 
 def num_common_blocks(run: Run, data: bytes, offset: int, most: int) -> int:

@@ -139,6 +139,7 @@ class Radix(Allocator):
             return
         node: Run = seq.node or self._root(seq)
         duplicates: list[Run] = []
+        new: list[Run] = []
         for data, stride, first, stop in seq.segments(self.block_size, i):
             if stop > num_full:
                 stop = num_full
@@ -147,7 +148,8 @@ class Radix(Allocator):
                 child = node.children.get(data[offset : offset + stride]) if node.children else None
                 if child is None:
                     self._tell_accessed(seq, duplicates)
-                    node = self._insert(seq, node, data[offset : offset + (stop - i) * stride], stride, i, stop)
+                    new += self._insert(seq, node, data[offset : offset + (stop - i) * stride], stride, i, stop)
+                    node = new[-1]
                     i = stop
                     break
                 count = len(child.blocks)
@@ -164,7 +166,7 @@ class Radix(Allocator):
                 node = child
         self._tell_accessed(seq, duplicates)
         seq.num_immutable_blocks = num_full
-        seq.node = node
+        seq.node = self._tell_inserted(seq, new) if new else node
         self.version += 1
 
     def release(self, seq: Sequence, start: int = 0) -> None:
@@ -242,37 +244,45 @@ class Radix(Allocator):
             root = self._roots[seq.root] = Run(None, seq.root, 0, [], 0, 0, 0)
         return root
 
-    def _insert(self, seq: Sequence, node: Run, data: bytes, stride: int, start: int, stop: int) -> Run:
-        """Register the sequence's blocks `start` to `stop`, of which none is cached; returns the run they end in."""
-        if not self._more_owners:
-            return self._register(seq, node, data, stride, start, stop, 1)
-        more, table = self._more_owners, seq.block_table
+    def _insert(self, seq: Sequence, node: Run, data: bytes, stride: int, start: int, stop: int) -> list[Run]:
+        """Register blocks `start` to `stop` of the sequence, none of which is cached: a run, or one per set of owners."""
+        now, table, more = seq.access.index, seq.block_table, self._more_owners
+        if not more:
+            run = Run(node, data, stride, table[start:stop], start, 1, now)
+            node.attach(run)
+            return [run]
+        runs = []
         for count, places in groupby(range(start, stop), key=lambda place: more.get(table[place], 0)):
             first, end = (taken := list(places))[0], taken[-1] + 1
             part = data[(first - start) * stride : (end - start) * stride]
-            node = self._register(seq, node, part, stride, first, end, 1 + count)
+            run = Run(node, part, stride, table[first:end], first, 1 + count, now)
+            node.attach(run)
+            node = run
+            runs.append(run)
             if count:
-                for block in table[first:end]:
+                for block in run.blocks:
                     del more[block]
-                    self._strays[block] = node
-        return node
+                    self._strays[block] = run
+        return runs
 
-    def _register(self, seq: Sequence, node: Run, data: bytes, stride: int, start: int, stop: int, refs: int) -> Run:
-        now, policy = seq.access.index, self._policy
-        run = Run(node, data, stride, seq.block_table[start:stop], start, refs, now)
-        policy.inserted(run, seq.access, self._keys(seq, start, stop) if policy.needs_keys else ())
-        if (
-            node.refs == refs == 1  # the sequence alone owns both
-            and node.children is None
+    def _tell_inserted(self, seq: Sequence, runs: list[Run]) -> Run:
+        """Tell the policy of new runs along one chain, and return the run they end in."""
+        policy, first, last = self._policy, runs[0], runs[-1]
+        keys = self._keys(seq, first.depth, last.depth + len(last.blocks)) if policy.needs_keys else ()
+        policy.inserted(runs, seq.access, keys)
+        parent = first.parent
+        assert parent is not None
+        if not (
+            parent.refs == first.refs == 1  # the sequence alone owns both
+            and parent.last_access == first.last_access
+            and parent.rank == first.rank
+            and parent.stride == first.stride
             and policy.uniform
-            and node.last_access == now
-            and node.rank == run.rank
-            and node.stride == stride
+            and len(parent.children or ()) == 1
         ):
-            node.extend(data, run.blocks)
-            return node
-        node.attach(run)
-        return run
+            return last
+        parent.join(first)
+        return parent if last is first else last
 
     def _keys(self, seq: Sequence, start: int, stop: int) -> Items[Hashable]:
         keys = seq.keys

@@ -61,8 +61,8 @@ class BeladyRuns(RankedRuns):
         super().__init__()
         self._belady = belady
 
-    def inserted(self, run: Run, access: Access, keys: Sequence[Hashable]) -> None:
-        self.accessed([run], access)
+    def inserted(self, runs: Sequence[Run], access: Access, keys: Sequence[Hashable]) -> None:
+        self.accessed(runs, access)
 
     def accessed(self, runs: Sequence[Run], access: Access) -> None:
         for run in runs:

@@ -22,14 +22,11 @@ class BlockByBlock(RunPolicy):
         self._tails: dict[int, Run] = {}
         self.needs_keys = evictor.needs_keys
 
-    def inserted(self, run: Run, access: Access, keys: Sequence[Hashable]) -> None:
-        self._evictor.inserted(run.blocks[:], run.depth, access, keys)
+    def inserted(self, runs: Sequence[Run], access: Access, keys: Sequence[Hashable]) -> None:
+        self._evictor.inserted(_blocks(runs), runs[0].depth, access, keys)
 
     def accessed(self, runs: Sequence[Run], access: Access) -> None:
-        blocks: list[int] = []
-        for run in runs:
-            blocks += run.blocks
-        self._evictor.accessed(blocks, runs[0].depth, access)
+        self._evictor.accessed(_blocks(runs), runs[0].depth, access)
 
     def evictable(self, run: Run) -> None:
         tail = run.blocks[-1]
@@ -77,3 +74,10 @@ class BlockByBlock(RunPolicy):
 
     def candidates(self) -> set[int]:
         return self._evictor.candidates()
+
+
+def _blocks(runs: Sequence[Run]) -> list[int]:
+    blocks: list[int] = []
+    for run in runs:
+        blocks += run.blocks
+    return blocks

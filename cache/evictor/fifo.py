@@ -33,8 +33,9 @@ class Fifo(RankedEvictor):
 class FifoRuns(RankedRuns):
     """The same over runs: one rank per run."""
 
-    def inserted(self, run: Run, access: Access, keys: Sequence[Hashable]) -> None:
-        run.rank = access.index
+    def inserted(self, runs: Sequence[Run], access: Access, keys: Sequence[Hashable]) -> None:
+        for run in runs:
+            run.rank = access.index
 
     def accessed(self, runs: Sequence[Run], access: Access) -> None:
         return

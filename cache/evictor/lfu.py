@@ -44,8 +44,9 @@ class Lfu(RankedEvictor):
 class LfuRuns(RankedRuns):
     """The same over runs: one rank per run."""
 
-    def inserted(self, run: Run, access: Access, keys: Sequence[Hashable]) -> None:
-        run.rank = (1 << INDEX_BITS) + access.index
+    def inserted(self, runs: Sequence[Run], access: Access, keys: Sequence[Hashable]) -> None:
+        for run in runs:
+            run.rank = (1 << INDEX_BITS) + access.index
 
     def accessed(self, runs: Sequence[Run], access: Access) -> None:
         for run in runs:

@@ -34,8 +34,8 @@ class Lru(RankedEvictor):
 class LruRuns(RankedRuns):
     """The same over runs: one rank per run."""
 
-    def inserted(self, run: Run, access: Access, keys: Sequence[Hashable]) -> None:
-        run.rank = access.index
+    def inserted(self, runs: Sequence[Run], access: Access, keys: Sequence[Hashable]) -> None:
+        self.accessed(runs, access)
 
     def accessed(self, runs: Sequence[Run], access: Access) -> None:
         now = access.index

@@ -34,8 +34,11 @@ class RunPolicy(ABC):
     """Whether one rank says everything of a run, so that two runs of one rank may become one."""
 
     @abstractmethod
-    def inserted(self, run: Run, access: Access, keys: Sequence[Hashable]) -> None:
-        """A request computed and registered this run; `run.rank` is the policy's to set."""
+    def inserted(self, runs: Sequence[Run], access: Access, keys: Sequence[Hashable]) -> None:
+        """A request computed and registered these runs, mostly one, which lie along one chain without a gap.
+
+        `run.rank` is the policy's to set. `keys` are those of all their blocks.
+        """
 
     @abstractmethod
     def accessed(self, runs: Sequence[Run], access: Access) -> None:

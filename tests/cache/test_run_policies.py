@@ -48,7 +48,7 @@ def victims(policy: RunPolicy, shapes: list[tuple[int, int, int, int]], count: i
     for request, depth, length, accesses in shapes:
         run = leaf(list(range(first, first + length)), depth)
         first += length
-        policy.inserted(run, Access(request), [])
+        policy.inserted([run], Access(request), [])
         for more in range(accesses):
             policy.accessed([run], Access(request + more))
         policy.evictable(run)
@@ -75,7 +75,7 @@ class TestMisuse:
     def test_a_candidate_twice_or_a_pin_of_none_is_refused(self, name: str, which: int) -> None:
         policy, run, other = policies(name)[which], leaf([3, 4], 0), leaf([5], 0)
         for one in (run, other):
-            policy.inserted(one, Access(0), [])
+            policy.inserted([one], Access(0), [])
         policy.evictable(run)
         with pytest.raises(PolicyError, match="twice"):
             policy.evictable(run)
@@ -90,7 +90,7 @@ class TestMisuse:
     def test_a_removed_run_is_never_chosen(self, name: str, which: int) -> None:
         policy, run, gone = policies(name)[which], leaf([3], 0), leaf([5], 0)
         for one in (gone, run):
-            policy.inserted(one, Access(0), [])
+            policy.inserted([one], Access(0), [])
             policy.evictable(one)
         policy.removed(gone)
         chosen: list[Run] = []
@@ -103,7 +103,7 @@ def test_what_it_remembers_is_bounded_however_often_runs_are_used(name: str) -> 
     policy = policies(name)[0]
     runs = [leaf([i], 0) for i in range(16)]
     for i, run in enumerate(runs):
-        policy.inserted(run, Access(i), [])
+        policy.inserted([run], Access(i), [])
         policy.evictable(run)
     for i in range(16, 6000):
         run = runs[i % 16]
