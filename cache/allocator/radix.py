@@ -245,7 +245,7 @@ class Radix(Allocator):
         return root
 
     def _insert(self, seq: Sequence, node: Run, data: bytes, stride: int, start: int, stop: int) -> list[Run]:
-        """Register blocks `start` to `stop` of the sequence, none of which is cached: a run, or one per set of owners."""
+        """Register blocks `start` to `stop` of the sequence, none of them cached: a run, or one per set of owners."""
         now, table, more = seq.access.index, seq.block_table, self._more_owners
         if not more:
             run = Run(node, data, stride, table[start:stop], start, 1, now)
