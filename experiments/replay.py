@@ -31,6 +31,7 @@ from experiments.errors import UserError
 from experiments.job import Result, run_job
 from experiments.pool import resolve_num_blocks
 from experiments.workload.base import Request, Workload
+from experiments.workload.kept import kept_workload
 
 Row = dict[str, Any]
 
@@ -185,7 +186,7 @@ def replay_job(cfg: DictConfig, log: Callable[[Row], None]) -> Result:
     """One job of `conf/replay.yaml`: build what the yaml names, replay, and say under which conditions."""
     from experiments.plots.series import draw_series
 
-    workload: Workload = instantiate(cfg.workload)
+    workload = kept_workload(cfg.workload)
     block_size = checked_block_size(cfg.block_size)
     cfg = cfg.copy()
     asked, cfg.num_blocks = cfg.num_blocks, resolve_num_blocks(cfg.num_blocks, block_size, workload)
