@@ -1,7 +1,7 @@
 """One workload in memory for all jobs of a process: a sweep over policies reads and tokenises its trace once.
 
-What is kept is named by all arguments and by the content (`fingerprint`), so no job can see another one's requests; only
-the latest workload is kept, and none of more than `MOST_TOKENS` prompt tokens.
+What is kept is named by all arguments and by the content (`fingerprint`), so no job can see another one's requests.
+Only the latest workload is kept, and none of more than `MOST_TOKENS` prompt tokens.
 
 Knows nothing of jobs.
 """
