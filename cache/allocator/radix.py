@@ -92,8 +92,9 @@ class Radix(RunTree):
         now = self._now = seq.access.index
         self.version += 1
         path, num_hits = match.path, len(match.blocks)
-        if not num_hits:
+        if match.part is not None and not num_hits:
             self._hold(seq, match)
+        if not num_hits:
             return
         last = path[-1]
         if num_hits < last.depth + len(last.blocks):
@@ -111,7 +112,8 @@ class Radix(RunTree):
         seq.block_table = match.blocks
         seq.num_immutable_blocks = num_hits
         seq.node = last
-        self._hold(seq, match)
+        if match.part is not None:
+            self._hold(seq, match)
 
     def let_go_of_part(self) -> tuple[int, int] | None:
         part, self._held = self._held, None
@@ -137,7 +139,8 @@ class Radix(RunTree):
                 offset = (i - first) * stride
                 child = node.children.get(data[offset : offset + stride]) if node.children else None
                 if child is None:
-                    self._tell_accessed(seq, duplicates)
+                    if duplicates:
+                        self._tell_accessed(seq, duplicates)
                     new += self._insert(seq, node, data[offset : offset + (stop - i) * stride], stride, i, stop)
                     node = new[-1]
                     i = stop
@@ -150,11 +153,12 @@ class Radix(RunTree):
                 if child.blocks[0] != seq.block_table[i]:
                     self._replace_duplicates(seq, child, i)
                     duplicates.append(child)
-                else:
+                elif duplicates:
                     self._tell_accessed(seq, duplicates)
                 i += count
                 node = child
-        self._tell_accessed(seq, duplicates)
+        if duplicates:
+            self._tell_accessed(seq, duplicates)
         seq.num_immutable_blocks = num_full
         seq.node = self._tell_inserted(seq, new) if new else node
         self.version += 1
@@ -241,9 +245,8 @@ class Radix(RunTree):
         return keys[start:stop]
 
     def _tell_accessed(self, seq: Sequence, runs: list[Run]) -> None:
-        if runs:
-            self._policy.accessed(runs[:], seq.access)
-            runs.clear()
+        self._policy.accessed(runs[:], seq.access)
+        runs.clear()
 
     def _replace_duplicates(self, seq: Sequence, run: Run, start: int) -> None:
         """The sequence computed what this run holds already: it owns the run now and gives its own blocks back."""
@@ -258,10 +261,8 @@ class Radix(RunTree):
 
     def _hold(self, seq: Sequence, match: Match) -> None:
         """Own the block whose beginning is to be copied until there is room for the copy; unless it is that room."""
-        part = match.part
-        if part is None:
-            return
-        run: Run = part.run  # the match is split off by now: its first block is the one
+        part: Part = match.part
+        run = part.run  # the match is split off by now: its first block is the one
         needed = -(-seq.num_tokens // self.block_size) - len(match.blocks)
         if not run.refs and needed > self.num_available - 1:
             return

@@ -39,7 +39,7 @@ def numbers(workload: str, allocator: str, evictor: str, block_size: int, num_bl
         ("mooncake_synthetic", "fifo", 512, 800, 1500),
         ("mooncake_synthetic", "random", 1024, 300, 800),
         ("coding_agent", "lru", 64, 20_000, 300),
-        ("coding_agent", "lfu", 96, 3000, 25),
+        ("coding_agent", "lfu", 96, 700, 25),
         ("multi_turn", "lru", 16, 2000, 300),
         ("few_shot", "belady", 16, 500, 200),
         ("shared_prefix", "lfu", 7, 900, 200),
