@@ -15,7 +15,7 @@ from typing import Any
 
 from cache.access import Access
 from cache.extra_keys import NO_EXTRA_KEYS, ExtraKeys
-from cache.tokens import TokenIds, pack, unpack
+from cache.tokens import Tail, TokenIds, pack, unpack
 
 
 class Sequence:
@@ -73,6 +73,13 @@ class Sequence:
         for i in range(len(self._contents), self.num_tokens // block_size):
             self._contents.append(self.packed(i * block_size, (i + 1) * block_size))
         return self._contents
+
+    def tail(self, block_size: int) -> Tail | None:
+        """Its partly filled last block, None where there is none."""
+        if not self._appended:
+            return self.prompt.tail(block_size)
+        rest = self.num_tokens % block_size
+        return Tail(self.packed(self.num_tokens - rest, self.num_tokens), rest) if rest else None
 
     def packed(self, start: int, stop: int) -> bytes:
         """Tokens `start` to `stop` as little-endian int32."""

@@ -13,9 +13,17 @@ import sys
 from abc import ABC, abstractmethod
 from array import array
 from collections.abc import Hashable, Iterable, Sequence
+from typing import Any, NamedTuple
 
 INT32_MAX = 2**31 - 1
 TOKEN_BYTES = 4
+
+
+class Tail(NamedTuple):
+    """The partly filled last block: a content like that of a full one (a tuple of ids is filled up with -1)."""
+
+    content: Hashable
+    num_tokens: int
 
 
 class TokenIds(ABC):
@@ -32,6 +40,11 @@ class TokenIds(ABC):
     @abstractmethod
     def contents(self, block_size: int) -> Sequence[Hashable]:
         """One content per *full* block of `block_size` tokens, front to back."""
+
+    def tail(self, block_size: int) -> Tail | None:
+        """The partly filled last block; None for a prompt that ends on a block boundary."""
+        rest = len(self) % block_size
+        return Tail(self.packed(len(self) - rest), rest) if rest else None
 
     def tolist(self) -> list[int]:
         """The token ids as Python integers."""
@@ -114,6 +127,27 @@ class TraceTokens(TokenIds):
             k = block_size // unit
             return [tuple(b * unit for b in self.ids[i * k : (i + 1) * k]) for i in range(num_full)]
         return PackedTokens(self.packed(0, num_full * block_size)).contents(block_size)
+
+    def tail(self, block_size: int) -> Tail | None:
+        unit, rest = self.unit, self.num_tokens % block_size
+        if not rest or (unit % block_size and block_size % unit):
+            return super().tail(block_size)
+        start = self.num_tokens - rest
+        if unit % block_size == 0:
+            return Tail(self.ids[start // unit] * unit + start % unit, rest)
+        known = self.ids[start // unit :]
+        return Tail((*(b * unit for b in known), *[-1] * (block_size // unit - len(known))), rest)
+
+
+def shared_tokens(a: Any, b: Any, block_size: int) -> int:
+    """Leading tokens two blocks have in common; each is packed bytes, or (first tokens of its trace ids, tokens)."""
+    if isinstance(a, bytes):
+        length = min(len(a), len(b))
+        differing = int.from_bytes(a[:length], "big") ^ int.from_bytes(b[:length], "big")
+        return (length - (differing.bit_length() + 7) // 8) // TOKEN_BYTES
+    (ids, count), (others, limit) = a, b
+    same = next((i for i, (x, y) in enumerate(zip(ids, others, strict=False)) if x != y), min(len(ids), len(others)))
+    return min(same * (block_size // len(ids)), count, limit)
 
 
 def int32(token_ids: Iterable[int]) -> array[int]:
