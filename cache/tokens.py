@@ -13,7 +13,7 @@ import sys
 from abc import ABC, abstractmethod
 from array import array
 from collections.abc import Hashable, Iterable, Sequence
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 INT32_MAX = 2**31 - 1
 TOKEN_BYTES = 4
@@ -139,15 +139,16 @@ class TraceTokens(TokenIds):
         return Tail((*(b * unit for b in known), *[-1] * (block_size // unit - len(known))), rest)
 
 
-def shared_tokens(a: Any, b: Any, block_size: int) -> int:
-    """Leading tokens two blocks have in common; each is packed bytes, or (first tokens of its trace ids, tokens)."""
-    if isinstance(a, bytes):
+def shared_tokens(a: Hashable, b: Hashable, block_size: int) -> int:
+    """Leading tokens that two blocks' contents have in common. Contents of different kinds share nothing."""
+    if isinstance(a, bytes) and isinstance(b, bytes):
         length = min(len(a), len(b))
         differing = int.from_bytes(a[:length], "big") ^ int.from_bytes(b[:length], "big")
         return (length - (differing.bit_length() + 7) // 8) // TOKEN_BYTES
-    (ids, count), (others, limit) = a, b
-    same = next((i for i, (x, y) in enumerate(zip(ids, others, strict=False)) if x != y), min(len(ids), len(others)))
-    return min(same * (block_size // len(ids)), count, limit)
+    if isinstance(a, tuple) and isinstance(b, tuple):
+        same = next((i for i, (x, y) in enumerate(zip(a, b, strict=True)) if x != y), len(a))
+        return same * (block_size // len(a))
+    return block_size if a == b else 0
 
 
 def int32(token_ids: Iterable[int]) -> array[int]:

@@ -18,6 +18,7 @@ from math import inf
 
 from cache.errors import MisuseError, OutOfBlocks
 from cache.evictor.base import Evictor
+from cache.observer import NOBODY, Observer
 from cache.sequence import Sequence
 
 
@@ -46,6 +47,8 @@ class Allocator(ABC):
     """A pool of `num_blocks` blocks (or `inf`), ids 0, 1, 2 …"""
 
     evictor: Evictor | None = None
+    observer: Observer = NOBODY
+    """Told what is promoted, evicted and cleared; the manager attaches it and tells it of lookups."""
 
     def __init__(self, num_blocks: int | float, block_size: int) -> None:
         """`block_size`: tokens per block. Raises ValueError unless both are positive integers (or `num_blocks` inf)."""

@@ -132,6 +132,7 @@ class HashChain(Allocator):
         seq.num_immutable_blocks = i
         seq.node = node
         self.version += 1
+        self.observer.promoted(seq, start, i)
 
     def release(self, blocks: Items[int]) -> None:
         nodes, num_children, leaf_only = self._nodes, self._num_children, self.leaf_only
@@ -160,6 +161,7 @@ class HashChain(Allocator):
                 f"{type(self.evictor).__name__} was asked for {count} victims and chose {len(free) - before}"
             )
         self.version += 1
+        self.observer.evicted(free[before:])
 
     def clear(self) -> None:
         for block in self._index.values():
@@ -170,6 +172,7 @@ class HashChain(Allocator):
         self._index.clear()
         self.num_idle = 0
         self.version += 1
+        self.observer.cleared()
 
     def is_cached(self, block: int) -> bool:
         return block < len(self._nodes) and self._nodes[block] is not None

@@ -14,7 +14,7 @@ Blocks come in runs along one chain: `blocks[i]` lies at depth `depth + i` (0 is
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Hashable, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from cache.access import Access
@@ -35,6 +35,10 @@ class Evictor(ABC):
 
     adapts: bool = True
     """False for policies that by definition never let go of what was hot or early once (plain LFU, MRU)."""
+
+    tell: Callable[[int, Mapping[str, int | float]], None] | None = None
+    """Where somebody asks why: called with each victim and what the policy went by, just before it is let go. Optional:
+    a policy that has nothing to say never calls it."""
 
     def foresee(self, future: Future) -> None:
         """Learn which request uses which prefix next. Online policies ignore it."""

@@ -37,3 +37,6 @@ class Belady(RankedEvictor):
         for block, next_use in zip(blocks, self._future.next_use(access.index, depth, len(blocks)), strict=True):
             ranks[block] = (NEVER - next_use << DEPTH_BITS) + shallower
             shallower -= 1
+
+    def decision(self, rank: int) -> dict[str, int | float]:
+        return {"next_use": NEVER - (rank >> DEPTH_BITS), "depth": DEEPEST - (rank & DEEPEST)}

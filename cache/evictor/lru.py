@@ -21,3 +21,6 @@ class Lru(RankedEvictor):
     def accessed(self, blocks: Sequence[int], depth: int, access: Access) -> None:
         first = (access.index << DEPTH_BITS) + DEEPEST - depth
         self.ranks.update(zip(blocks, range(first, first - len(blocks), -1), strict=True))
+
+    def decision(self, rank: int) -> dict[str, int | float]:
+        return {"last_request": rank >> DEPTH_BITS, "depth": DEEPEST - (rank & DEEPEST)}

@@ -81,6 +81,8 @@ def test_a_longer_prompt_shares_the_partly_filled_last_block_of_a_shorter_one(si
 
 def test_packed_tokens_and_trace_ids_may_meet_at_one_branch() -> None:
     tree = PrefixTree(4)
-    for index, prompt in enumerate([PackedTokens.of(range(6)), TraceTokens([1, 2], 6, 4), PackedTokens.of([0, 1, 9, 9])]):
+    for index, prompt in enumerate(
+        [PackedTokens.of(range(6)), TraceTokens([1, 2], 6, 4), PackedTokens.of([0, 1, 9, 9])]
+    ):
         walk = tree.walk(prompt.contents(4), index, prompt.tail(4))
     assert (walk.num_known, walk.num_shared) == (0, 2)
