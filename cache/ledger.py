@@ -16,15 +16,16 @@ Knows nothing of data frames: `experiments.frames` makes them.
 
 from __future__ import annotations
 
-from array import array
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable
 from collections.abc import Sequence as Items
-from math import floor, log2
-from typing import Any
+from itertools import groupby
+from typing import TYPE_CHECKING, Any
 
+from cache.ages import Ages
 from cache.extra_keys import differing_parts
-from cache.ledger_rows import Decisions, LedgerRows
+from cache.ledger_blocks import CLEARED, NEVER, RESIDENT, BlockStates
+from cache.ledger_rows import LedgerRows
 from cache.observer import Decision, Observer
 from cache.prefix_tree import PrefixTree, Run, Walk
 from cache.reasons import (
@@ -42,32 +43,13 @@ from cache.reasons import (
 )
 from cache.sequence import Sequence
 
-Spans = list[tuple[int, int]]
-"""(number of the first prefix, how many) along one chain."""
-NEVER, RESIDENT, CLEARED = -1, -2, -3
-"""States of a prefix; any other is the index of the request it was evicted for."""
+if TYPE_CHECKING:
+    from cache.allocator.base import Allocator
+
+CACHED, GONE = b"\1", b"\2"
+"""Whether a prefix was ever cached, and whether that was before a reset; 0: never."""
 CODES = {reason: code for code, reason in enumerate(REASONS)}
 OF_STATE = {NEVER: NOT_CACHED, RESIDENT: AFTER_GAP, CLEARED: RESET}
-OCTAVE = 4
-"""Ages in seconds are counted in steps of a quarter of an octave: step k begins at 2^(k/4) seconds."""
-NO_TIME = -80
-"""The step of ages below a microsecond."""
-
-
-class Ages:
-    """How old blocks were at one kind of event, in blocks per age."""
-
-    __slots__ = ("requests", "seconds")
-
-    def __init__(self) -> None:
-        self.requests: Counter[int] = Counter()
-        self.seconds: Counter[int] = Counter()
-        """By step of a quarter of an octave."""
-
-    def add(self, requests: int, seconds: float, count: int) -> None:
-        """`count` blocks of this age."""
-        self.requests[requests] += count
-        self.seconds[floor(log2(seconds) * OCTAVE) if seconds > 1e-6 else NO_TIME] += count
 
 
 class Ledger(Observer):
@@ -75,7 +57,6 @@ class Ledger(Observer):
 
     def __init__(self, block_size: int, full: bool = False) -> None:
         """`full`: keep a row for every looked-up block, about 60 bytes each, beside the counts."""
-        self.wants_decisions = full
         self.counts: Counter[str] = Counter(dict.fromkeys(REASONS, 0))
         """Blocks by reason: the first lookup of each request."""
         self.repeated: Counter[str] = Counter()
@@ -84,19 +65,25 @@ class Ledger(Observer):
         """Blocks that missed for their key, by the parts that differ."""
         self.shared_tokens = 0
         """Tokens an earlier request had of blocks that missed for a shared part shorter than a block."""
-        self.at_hit, self.at_eviction, self.at_miss, self.since_eviction = Ages(), Ages(), Ages(), Ages()
-        """Ages since the last touch, and of evicted blocks that were asked for again also since they went."""
+        self._times: dict[int, float] = {}
+        self.at_hit, self.at_eviction, self.at_miss = (Ages(self._times) for _ in range(3))
+        """Ages since the last touch: of blocks that hit, that were evicted, that missed because they were evicted."""
         self.num_known = 0
         """Leading blocks of the latest lookup that some earlier one had: what an infinite cache holds of it."""
-        self.rows = LedgerRows() if full else None
         self.tree = PrefixTree(block_size)
+        self.rows = LedgerRows() if full else None
+        self.blocks = BlockStates() if full else None
+        self.wants_decisions = full
         self._any_key: PrefixTree | None = None
-        self._decisions = Decisions()
-        self._state, self._touched = array("q"), array("q")
-        self._prefix_of: dict[int, int] = {}
-        self._times: dict[int, float] = {}
+        self._cached = bytearray()
         self._now = 0
-        self._path: tuple[Sequence | None, Spans, int] = None, [], 0
+        self._path: tuple[Sequence | None, list[Run], int] = None, [], 0
+        self._last_accesses: Callable[[Items[int]], Iterable[int]] = lambda blocks: ()
+
+    def attached(self, allocator: Allocator) -> None:
+        self._last_accesses = allocator.last_accesses
+        if not allocator.closed_under_prefix:
+            self.blocks = self.blocks or BlockStates()  # a known block that missed may still be resident
 
     def looked_up(self, seq: Sequence, num_hits: int, limit: int) -> None:
         now, size, root = seq.access.index, self.tree.block_size, seq.root or b""
@@ -108,61 +95,49 @@ class Ledger(Observer):
         known, length = walk.num_known, len(contents)
         self.num_known = known
         self._remember(seq, walk, length)
+        elsewhere = None if self._any_key is None else self._any_key.walk(contents, root, tail)
         if seq.skip_lookup:
             self._count(counts, SKIPPED, 0, length)
-        else:
-            if num_hits:
-                self._count_hits(counts, walk.runs, num_hits, seq.block_table)
-            if num_hits < known:
-                self._count_known_misses(counts, walk.runs, num_hits, limit)
-        elsewhere = None if self._any_key is None else self._any_key.walk(contents, root, tail)
-        if known < length and not seq.skip_lookup:
+            return
+        if num_hits:
+            self._count_hits(counts, walk.runs, num_hits, seq.block_table)
+        if num_hits < known:
+            self._count_known_misses(counts, walk.runs, num_hits, limit)
+        if known < length:
             self._count_new(counts, walk, length, root, elsewhere)
-        for first, last, _ in _part(self._path[1], 0, num_hits):
-            self._touched[first:last] = array("q", [now]) * (last - first)
 
     def promoted(self, seq: Sequence, start: int, stop: int) -> None:
-        known, spans, length = self._path
-        if known is not seq or length < stop:
-            spans = self._follow(seq, stop)
-        index = seq.access.index
-        for first, last, depth in _part(spans, start, stop):
-            count = last - first
-            self._touched[first:last] = array("q", [index]) * count
-            self._state[first:last] = array("q", [RESIDENT]) * count
-            self._prefix_of.update(zip(seq.block_table[depth : depth + count], range(first, last), strict=True))
+        at_hand, runs, length = self._path
+        if at_hand is not seq or length < stop:
+            runs = self._follow(seq, stop)
+        depth = 0
+        for first, count, _ in runs:
+            end = depth + count
+            if start < end and depth < stop:
+                low, high = max(start, depth), min(stop, end)
+                first += low - depth
+                self._cached[first : first + high - low] = CACHED * (high - low)
+                if self.blocks is not None:
+                    self.blocks.promoted(seq.block_table[low:high], first)
+            depth = end
 
     def decided(self, block: int, decision: Decision) -> None:
-        self._decisions.tell(block, decision)
+        if self.blocks is not None:
+            self.blocks.decided(block, decision)
 
     def evicted(self, blocks: Items[int]) -> None:
-        prefix_of, state, touched, now = self._prefix_of, self._state, self._touched, self._now
-        prefixes = [prefix_of.pop(block) for block in blocks]
-        lasts: Counter[int] = Counter()
-        for prefix in prefixes:
-            state[prefix] = now
-            lasts[touched[prefix]] += 1
-        for last, count in lasts.items():
-            self.at_eviction.add(now - last, self._seconds_since(last), count)
-        if self.rows is not None:
-            self._decisions.evicted(blocks, prefixes)
+        for last, group in groupby(self._last_accesses(blocks)):
+            self.at_eviction.add(self._now, last, len(list(group)))
+        if self.blocks is not None:
+            self.blocks.evicted(blocks, self._now)
 
     def cleared(self) -> None:
-        for prefix in self._prefix_of.values():
-            self._state[prefix] = CLEARED
-        self._prefix_of.clear()
+        self._cached = self._cached.replace(CACHED, GONE)
+        if self.blocks is not None:
+            self.blocks.cleared()
 
-    def prefix_of(self, block: int) -> int | None:
-        """The number in `tree` of the prefix a findable block holds; None for any other block."""
-        return self._prefix_of.get(block)
-
-    def is_resident(self, prefix: int) -> bool:
-        """Whether the prefix of this number is findable now."""
-        return self._state[prefix] == RESIDENT
-
-    def age(self, prefix: int) -> tuple[int, float]:
-        """Requests and seconds from the last touch of a prefix to the latest lookup."""
-        last = self._touched[prefix]
+    def age(self, last: int) -> tuple[int, float]:
+        """Requests and seconds from the lookup of index `last` to the latest one."""
         return self._now - last, self._seconds_since(last)
 
     # Inside
@@ -174,23 +149,23 @@ class Ledger(Observer):
             if roots and roots[0] != root:
                 self._any_key = self.tree.copy(roots[0], roots[0])
 
-    def _remember(self, seq: Sequence, walk: Walk, length: int) -> None:
-        new = length - walk.num_known
-        self._state.extend(array("q", [NEVER]) * new)
-        self._touched.extend(array("q", [seq.access.index]) * new)
-        spans = [(first, count) for first, count, _ in walk.runs]
+    def _remember(self, seq: Sequence, walk: Walk, length: int) -> list[Run]:
+        new, runs = length - walk.num_known, walk.runs
         if new:
-            spans.append((walk.first_new, new))
-        self._path = seq, spans, length
+            runs = [*runs, (walk.first_new, new, None)]
+            self._cached.extend(bytes(new))
+            if self.blocks is not None:
+                self.blocks.grow(new)
+        self._path = seq, runs, length
+        return runs
 
-    def _follow(self, seq: Sequence, stop: int) -> Spans:
-        """The spans of a sequence other than the one looked up last, or of one that has grown: a walk, no touch."""
+    def _follow(self, seq: Sequence, stop: int) -> list[Run]:
+        """The runs of a sequence other than the one looked up last, or of one that has grown: a walk, no touch."""
         self._times.setdefault(seq.access.index, seq.access.time)
         contents, root = seq.contents(self.tree.block_size)[:stop], seq.root or b""
-        self._remember(seq, self.tree.walk(contents, seq.access.index, root=root, restamp=False), stop)
         if self._any_key is not None:
             self._any_key.walk(contents, root, restamp=False)
-        return self._path[1]
+        return self._remember(seq, self.tree.walk(contents, seq.access.index, root=root, restamp=False), stop)
 
     def _count(self, counts: Counter[str], reason: str, depth: int, count: int, **columns: Any) -> None:
         counts[reason] += count
@@ -198,40 +173,49 @@ class Ledger(Observer):
             self.rows.add(self._now, depth, count, CODES[reason], **columns)
 
     def _count_hits(self, counts: Counter[str], runs: Items[Run], num_hits: int, blocks: list[int]) -> None:
-        depth = 0
+        counts[HIT] += num_hits
+        depth, now = 0, self._now
         for _, count, last in runs:
-            count = min(count, num_hits - depth)
-            if count <= 0:
-                break
-            age, seconds = self._now - last, self._seconds_since(last)
-            self.at_hit.add(age, seconds, count)
-            held = blocks[depth : depth + count] if self.rows is not None else None
-            self._count(counts, HIT, depth, count, blocks=held, age=age, age_seconds=seconds)
+            if depth + count > num_hits:
+                count = num_hits - depth
+            self.at_hit.add(now, last, count)
+            if self.rows is not None:
+                held = blocks[depth : depth + count]
+                self.rows.add(now, depth, count, CODES[HIT], held, now - last, self._seconds_since(last))
             depth += count
+            if depth == num_hits:
+                break
 
     def _count_known_misses(self, counts: Counter[str], runs: Items[Run], num_hits: int, limit: int) -> None:
-        state, depth = self._state, 0
+        depth, now = 0, self._now
         for first, count, last in runs:
-            age, seconds = self._now - last, self._seconds_since(last)
-            for at in range(max(num_hits - depth, 0), count):
-                prefix, place = first + at, depth + at
-                when = state[prefix]
-                if place >= limit:
-                    self._count(counts, LAST_TOKEN, place, 1, age=age, age_seconds=seconds)
-                elif when < 0:
-                    self._count(counts, OF_STATE[when], place, 1, age=age, age_seconds=seconds)
-                else:
-                    self._count_evicted(counts, prefix, place, age, seconds)
+            low, high = max(num_hits - depth, 0), min(count, limit - depth)
+            if low < high and self.blocks is None:
+                was = self._cached[first + low : first + high]
+                evicted = was.count(CACHED)
+                if evicted:
+                    counts[EVICTED] += evicted
+                    self.at_miss.add(now, last, evicted)
+                if evicted < len(was):
+                    counts[RESET] += was.count(GONE)
+                    counts[NOT_CACHED] += was.count(0)
+            elif low < high:
+                for at in range(low, high):
+                    self._explain(counts, first + at, depth + at, last)
             depth += count
+        if depth > limit:
+            self._count(counts, LAST_TOKEN, limit, 1, age=now - last, age_seconds=self._seconds_since(last))
 
-    def _count_evicted(self, counts: Counter[str], prefix: int, depth: int, age: int, seconds: float) -> None:
-        when = self._state[prefix]
-        gone, gone_seconds = self._now - when, self._seconds_since(when)
-        self.at_miss.add(age, seconds, 1)
-        self.since_eviction.add(gone, gone_seconds, 1)
-        why = self._decisions.of(prefix) if self.rows is not None else {}
-        ages = {"age": age, "age_seconds": seconds, "evicted_ago": gone, "evicted_seconds_ago": gone_seconds}
-        self._count(counts, EVICTED, depth, 1, **ages, **why)
+    def _explain(self, counts: Counter[str], prefix: int, depth: int, last: int) -> None:
+        assert self.blocks is not None
+        when = self.blocks.state(prefix)
+        ages: dict[str, Any] = {"age": self._now - last, "age_seconds": self._seconds_since(last)}
+        if when < 0:
+            self._count(counts, OF_STATE[when], depth, 1, **ages)
+            return
+        self.at_miss.add(self._now, last, 1)
+        ages |= {"evicted_ago": self._now - when, "evicted_seconds_ago": self._seconds_since(when)}
+        self._count(counts, EVICTED, depth, 1, **ages, **self.blocks.decision(prefix))
 
     def _count_new(self, counts: Counter[str], walk: Walk, length: int, root: bytes, elsewhere: Walk | None) -> None:
         depth = known = walk.num_known
@@ -252,13 +236,3 @@ class Ledger(Observer):
 
     def _seconds_since(self, index: int) -> float:
         return self._times[self._now] - self._times[index]
-
-
-def _part(spans: Spans, start: int, stop: int) -> Iterator[tuple[int, int, int]]:
-    """(first prefix, the one after the last, depth of the first) of the blocks `start` to `stop` of a chain."""
-    depth = 0
-    for first, count in spans:
-        low, high = max(start - depth, 0), min(stop - depth, count)
-        if low < high:
-            yield first + low, first + high, depth + low
-        depth += count

@@ -6,9 +6,6 @@ Knows nothing of reasons or prefixes; the ledger fills it, `experiments.frames` 
 from __future__ import annotations
 
 from array import array
-from collections.abc import Sequence
-
-from cache.observer import Decision
 
 NONE = -1
 """Where a column has nothing to say."""
@@ -54,26 +51,3 @@ class LedgerRows:
         if note:
             self.notes.append(note)
         self.note.extend([len(self.notes) - 1 if note else NONE] * count)
-
-
-class Decisions:
-    """Why prefixes were evicted, until they are asked for again: text, place among the victims, how many there were."""
-
-    def __init__(self) -> None:
-        self._told: dict[int, Decision] = {}
-        self._kept: dict[int, dict[str, object]] = {}
-
-    def tell(self, block: int, decision: Decision) -> None:
-        """A policy chose this block; who it was is known once `evicted` comes."""
-        self._told[block] = decision
-
-    def evicted(self, blocks: Sequence[int], prefixes: list[int]) -> None:
-        """These blocks went, in this order, and held these prefixes."""
-        for place, (block, prefix) in enumerate(zip(blocks, prefixes, strict=True)):
-            told = self._told.pop(block, {})
-            words = " ".join(f"{name}={value:g}" for name, value in told.items())
-            self._kept[prefix] = {"decision": words or None, "victim": place, "victims": len(blocks)}
-
-    def of(self, prefix: int) -> dict[str, object]:
-        """Columns of a prefix's latest eviction."""
-        return self._kept.get(prefix, {})

@@ -50,6 +50,7 @@ class CacheManager:
         if self._live or self.allocator.num_idle:
             raise CacheInUse("an observer must see everything from the start: free all sequences and reset() first")
         self.allocator.observer = observer
+        observer.attached(self.allocator)
         if self.allocator.evictor is not None:
             self.allocator.evictor.tell = observer.decided if observer.wants_decisions else None
 

@@ -11,8 +11,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from collections.abc import Sequence as Items
+from typing import TYPE_CHECKING
 
 from cache.sequence import Sequence
+
+if TYPE_CHECKING:
+    from cache.allocator.base import Allocator
 
 Decision = Mapping[str, int | float]
 """What a policy went by when it chose a victim, by name: {"last_request": 17, "depth": 3}."""
@@ -23,6 +27,9 @@ class Observer:
 
     wants_decisions: bool = False
     """True to be told by policies, block by block, why they chose a victim: `decided` before `evicted`."""
+
+    def attached(self, allocator: Allocator) -> None:
+        """It will be told of this allocator from now on; comes first, and once."""
 
     def looked_up(self, seq: Sequence, num_hits: int, limit: int) -> None:
         """An allocation begins: of its full blocks the first `num_hits` are shared, at most `limit` could have been.

@@ -77,7 +77,7 @@ class PrefixTree:
         size, shared = self.block_size, 0
         if depth < length:
             shared = node.shared(contents[depth], size, size)
-            leaf = Node(list(contents[depth:]), first_new, stamp)
+            leaf = Node([*contents[depth:]], first_new, stamp)
             node.add(leaf)
             self.num_prefixes += length - depth
             node = leaf
@@ -111,6 +111,10 @@ class PrefixTree:
         return twin
 
 
+NOTHING: Any = {}
+"""What follows a run until something does: shared, never written to. Most runs are never followed by anything."""
+
+
 class Node:
     """A run of blocks, and what follows it: longer prompts, and the partly filled last blocks of those that ended."""
 
@@ -120,8 +124,8 @@ class Node:
         self.contents = contents
         self.first = first
         self.stamp = stamp
-        self.children: dict[Hashable, Node] = {}
-        self.tails: dict[Hashable, int] = {}
+        self.children: dict[Hashable, Node] = NOTHING
+        self.tails: dict[Hashable, int] = NOTHING
         self.sorted: list[Any] | None = None
         """What follows, in order, so that the longest shared part is found beside the place where a block would go.
         Made when first asked for; not needed for single ids of a trace, which are equal or share nothing."""
@@ -131,7 +135,7 @@ class Node:
         head = Node(self.contents[:count], self.first, self.stamp)
         self.contents = self.contents[count:]
         self.first += count
-        head.children[self.contents[0]] = self
+        head.children = {self.contents[0]: self}
         return head
 
     def copy(self, stamp: Any) -> Node:
@@ -141,13 +145,14 @@ class Node:
         while waiting:
             node, twin = waiting.pop()
             twin.tails = dict(node.tails)
-            for content, child in node.children.items():
-                twin.children[content] = Node(child.contents, child.first, stamp)
-                waiting.append((child, twin.children[content]))
+            twin.children = {c: Node(child.contents, child.first, stamp) for c, child in node.children.items()}
+            waiting += [(child, twin.children[content]) for content, child in node.children.items()]
         return top
 
     def add(self, child: Node) -> None:
         """A longer prompt goes on with this run."""
+        if self.children is NOTHING:
+            self.children = {}
         self.children[child.contents[0]] = child
         if self.sorted is not None:
             _insert(self.sorted, child.contents[0])
@@ -155,6 +160,8 @@ class Node:
     def add_tail(self, tail: Tail) -> None:
         """A prompt ended here, in a block it did not fill."""
         content, count = tail
+        if self.tails is NOTHING:
+            self.tails = {}
         if count > self.tails.get(content, 0):
             self.tails[content] = count
         if self.sorted is not None:

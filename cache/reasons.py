@@ -26,7 +26,7 @@ MEANING = {
     SKIPPED: "the request asked for no lookup",
     LAST_TOKEN: "known, but holds the last token of the prompt, which is always computed",
     NOT_CACHED: "an earlier request had it, but it was not kept: still computed, given up, or its key is taken",
-    RESET: "was cached when the cache was reset",
+    RESET: "was cached once, and the cache has been reset since",
 }
 """Every reason, in the order in which people want to see them."""
 REASONS = tuple(MEANING)

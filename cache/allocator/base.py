@@ -12,6 +12,7 @@ Knows nothing of slots, copy-on-write or how many tokens a sequence has: that is
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Iterable
 from collections.abc import Sequence as Items
 from dataclasses import dataclass
 from math import inf
@@ -148,6 +149,15 @@ class Allocator(ABC):
         if self.is_cached(block):
             return "immutable" if self.ref_count(block) else "idle"
         return "mutable" if self.ref_count(block) else "free"
+
+    @property
+    def closed_under_prefix(self) -> bool:
+        """Whether a findable block's ancestors are always findable too."""
+        return True
+
+    def last_accesses(self, blocks: Items[int]) -> Iterable[int]:
+        """For blocks just evicted, the index of the last request that touched each, in any order."""
+        return ()
 
     def count_unreachable(self) -> int:
         """Cached blocks that no lookup can reach since an ancestor was evicted. Scans the pool."""

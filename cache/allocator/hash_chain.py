@@ -10,7 +10,7 @@ SOSP 2023, and the automatic prefix caching built on it.
 
 from __future__ import annotations
 
-from collections.abc import Hashable
+from collections.abc import Hashable, Iterable
 from collections.abc import Sequence as Items
 from typing import Any
 
@@ -176,6 +176,13 @@ class HashChain(Allocator):
 
     def is_cached(self, block: int) -> bool:
         return block < len(self._nodes) and self._nodes[block] is not None
+
+    @property
+    def closed_under_prefix(self) -> bool:
+        return self.leaf_only
+
+    def last_accesses(self, blocks: Items[int]) -> Iterable[int]:
+        return map(self._last_access.__getitem__, blocks)
 
     def count_unreachable(self) -> int:
         if self.leaf_only:

@@ -1,4 +1,4 @@
-"""Every reason of the ledger again, from nothing but snapshots of what was findable: slow, and shares no code with it."""
+"""Every reason of the ledger again, from snapshots of what was findable: slow, and shares no code with it."""
 
 from __future__ import annotations
 
@@ -83,7 +83,8 @@ class History:
             elif resident:
                 row["reason"] = "after_gap"
             elif was:
-                gone, at, _, cleared = self.snapshots[was[-1] + 1]
+                gone, at, *_ = self.snapshots[was[-1] + 1]
+                cleared = any(snapshot[3] for snapshot in self.snapshots[was[-1] + 1 :])
                 row["reason"] = "reset" if cleared else "evicted"
                 if not cleared:
                     row["evicted_ago"], row["evicted_seconds_ago"] = now - gone, time - at
