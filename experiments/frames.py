@@ -111,7 +111,7 @@ def prefixes(ledger: Ledger) -> pd.DataFrame:
 
 
 def reasons(ledger: Ledger) -> pd.DataFrame:
-    """Looked-up blocks by reason: blocks, share, tokens, what it means; keys that differ by part, in rows of their own."""
+    """Looked-up blocks by reason: blocks, share, tokens, meaning; parts of keys that differ have rows of their own."""
     total = max(sum(ledger.counts.values()), 1)
     rows = [
         {"reason": reason, "part": None, "blocks": ledger.counts[reason], "meaning": MEANING[reason]}
@@ -154,7 +154,7 @@ def lookups(ledger: Ledger) -> pd.DataFrame:
     if rows is None:
         raise ValueError("only counts were kept: make the ledger with full=True (ledger=full) to keep every block")
     frame = pd.DataFrame({"request": rows.request, "depth": rows.depth})
-    frame["reason"] = pd.Categorical.from_codes(np.array(rows.reason, dtype=np.int8), categories=list(REASONS))
+    frame["reason"] = pd.Categorical.from_codes(np.array(rows.reason, dtype=np.int8), categories=pd.Index(REASONS))
     for column in ("block", "age", "evicted_ago"):
         values = pd.Series(np.array(getattr(rows, column), dtype=np.int64)).astype("Int64")
         frame[column] = values.mask(values == NONE)

@@ -7,7 +7,21 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from experiments.plots.style import BLUE, BROWN, GREEN, GREY, ORANGE, PINK, RED, SKY, VIOLET, panels, paper, thousands
+from experiments.plots.style import (
+    BLUE,
+    BROWN,
+    GREEN,
+    GREY,
+    ORANGE,
+    PINK,
+    RED,
+    SKY,
+    VIOLET,
+    label_ends,
+    panels,
+    paper,
+    thousands,
+)
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -38,7 +52,7 @@ WORDS = {
     "not_cached": "not cached (yet)",
     "reset": "lost in a reset",
 }
-EVENTS = (("hit", "hit", GREEN), ("evicted", "evicted", GREY), ("missed", "missed after eviction", PINK))
+EVENTS = (("hit", "hit", GREEN), ("evicted", "evicted", GREY), ("missed", "missed, since\nevicted before", PINK))
 
 
 def draw_ledger(reasons: DataFrame, ages: DataFrame) -> dict[str, Figure]:
@@ -75,19 +89,14 @@ def draw_ages(axes: Axes, ages: DataFrame, unit: str = "requests") -> None:
     """Blocks younger than an age when they hit, were evicted, were missed: cumulative counts."""
     from matplotlib.ticker import FuncFormatter
 
+    ends = []
     for column, text, color in EVENTS:
         if ages[column].sum():
-            axes.step(ages.age, ages[column].cumsum(), where="post", color=color, label=text)
+            axes.step(ages.age, ages[column].cumsum(), where="post", color=color)
+            ends.append((text, float(ages.age.iloc[-1]), float(ages[column].sum()), color))
     axes.set_xscale("log")
-    axes.set(
-        title="Age of a block when it was ...",
-        xlabel=f"{unit} since it was last touched",
-        ylabel="blocks, up to that age",
-    )
+    axes.set(title="Age of a block when ...", xlabel=f"{unit} since last touched", ylabel="blocks, up to that age")
     axes.set_ylim(bottom=0)
     for axis in (axes.xaxis, axes.yaxis):
-        axis.set_major_formatter(
-            FuncFormatter(lambda value, _: thousands(value) if value >= 1 or value == 0 else f"{value:g}")
-        )
-    if axes.get_legend_handles_labels()[0]:
-        axes.legend(frameon=False, fontsize=8.5, loc="upper left")
+        axis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}" if 0 < value < 1 else thousands(value)))
+    label_ends(axes, ends)
