@@ -7,14 +7,14 @@ share, with K = min(everything seen, N - d): d is 1 where the latest request too
 filled tail, or the recomputed last block of a wholly resident prompt) and gave it back, so that one block is free.
 Let a request be L tokens, n = floor(L/B) full blocks, and P the place of its last full block in the stack, if known:
 
-    L not a multiple of B                      d = 1 for every N      (the tail)
-    L a multiple of B, not wholly known        d = 0 for every N      (all its blocks stay)
-    L a multiple of B, wholly known            d = 1 for N > P        (its last block is computed beside the resident one)
-                                               d = 0 for N <= P       (for N = P that block itself is the victim)
+    L not a multiple of B                    d = 1 for every N    (the tail)
+    L a multiple of B, not wholly known      d = 0 for every N    (all its blocks stay)
+    L a multiple of B, wholly known          d = 1 for N > P      (its last block is computed beside the resident one)
+                                             d = 0 for N <= P     (for N = P that block itself is the victim)
 
-A block at place p of the stack hits in pools of at least p + d(p) blocks, unless it holds the last token. Blocks touched
-last by one request are neighbours in the stack, so places come per run of blocks: a Fenwick tree over requests counts
-the blocks touched later. O(log requests) per run.
+A block at place p of the stack hits in pools of at least p + d(p) blocks, unless it holds the last token. Blocks
+touched last by one request are neighbours in the stack, so places come per run of blocks: a Fenwick tree over requests
+counts the blocks touched later. O(log requests) per run.
 
 A request larger than the pool touches nothing, so pools smaller than the largest request see different stacks: the
 curve says from which size on it holds (`valid_from`), and smaller pools need a curve of the requests that fit.
