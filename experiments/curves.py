@@ -5,10 +5,10 @@
 LRU comes from stack distances (`experiments.stack_distance`), exactly what a replay counts at every pool size; Belady
 from a replay at each size asked for, blocks of running requests pinned as ever. Other policies are replayed over
 samples of the workload: what a policy gains on LRU within a sample is added to LRU's exact rate, which takes out most
-of what makes one sample differ from another. `error` is the standard error of that over the samples; `sample_bias` is
-how far the samples' own LRU lies off the exact one: the error there would be without the correction. `measured_error`
-is the distance to a whole replay at the sizes where one was made to check. Pools or workloads too small for a sample
-are replayed whole.
+of what makes one sample differ from another (`sample_bias`: how far the samples' own LRU lies off the exact one). At a
+size or two the policy is replayed whole as well. `error` is the larger of that measured error and two standard errors
+over the samples; where the measured one exceeds a tolerance (plain LFU, whose room for newcomers does not shrink with a
+sample, is such a case), or pools are too small for a sample, the policy is replayed whole at every size: error 0.
 
 Accounting as in `experiments.replay`; knows nothing of how a policy works.
 """
@@ -17,6 +17,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from functools import partial
 from math import inf, sqrt
 from statistics import mean, stdev
@@ -47,6 +48,34 @@ Row = dict[str, Any]
 
 LINE_POINTS = 240
 """Points of the LRU line, in equal steps of the logarithm of the pool size."""
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """How policies other than LRU and Belady are sampled."""
+
+    rate: float = 0.1
+    """Share of the workload in one sample; with rate x count = 1 or more everything is replayed whole."""
+    count: int = 3
+    checks: int = 1
+    """Sizes at which a sampled policy is also replayed whole, to measure the error."""
+    tolerance: float = 0.01
+    """A measured error (of the block hit rate) above this discards the samples: the policy is replayed whole."""
+
+    def __post_init__(self) -> None:
+        """Raises UserError for a value out of range."""
+        if not _number(self.rate) or not 0 < self.rate <= 1:
+            raise UserError(f"sample.rate={self.rate} must lie in (0, 1]; 1 replays everything.")
+        if not _number(self.count) or self.count != int(self.count) or self.count < 1:
+            raise UserError(f"sample.count={self.count} must be a positive number of samples.")
+        if not _number(self.checks) or self.checks != int(self.checks) or self.checks < 0:
+            raise UserError(f"sample.checks={self.checks} must be a number of pool sizes, or 0.")
+        if not _number(self.tolerance) or self.tolerance < 0:
+            raise UserError(f"sample.tolerance={self.tolerance} must be a hit rate, such as 0.01.")
+
+
+def _number(value: object) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool) and value == value
 
 
 class Curves:
@@ -83,37 +112,45 @@ class Curves:
         """A policy by replay of all requests at each size."""
         return [self._row(policy, "replay", self._replayed(policy, self.requests, size)) for size in sizes]
 
-    def sampled(
-        self, policy: str, sizes: Sequence[float], sampling: Sampling, rate: float, count: int, checks: int = 0
-    ) -> list[Row]:
-        """A policy from `count` samples, each a share `rate` of the workload; too small pools by whole replay.
-
-        `checks`: at so many sizes, spread evenly, the sampled rate is compared with a whole replay.
-        """
-        small = [size for size in sizes if rate * count >= 1 or not sampling.suits(size, rate)]
-        rows = self.whole(policy, small)
-        large = [size for size in sizes if size not in small]
-        gains: dict[float, list[float]] = {size: [] for size in large}
-        biases: dict[float, list[float]] = {size: [] for size in large}
+    def sampled(self, policy: str, sizes: Sequence[float], sampling: Sampling, plan: Plan) -> list[Row]:
+        """A policy from samples; by whole replay where they are too small, or a check shows that they mislead."""
+        large = [size for size in sizes if plan.rate * plan.count < 1 and sampling.suits(size, plan.rate)]
+        whole = {size: self._replayed(policy, self.requests, size) for size in sizes if size not in large}
+        checks = {large[round(len(large) * (i + 0.5) / plan.checks - 0.5)] for i in range(plan.checks if large else 0)}
+        checked = {size: self._replayed(policy, self.requests, size) for size in checks}
+        gains, biases = self._gains(policy, large, sampling, plan)
         exact = dict(zip(large, lru_points(self.requests, self.block_size, large), strict=True))
-        for index in range(count if large else 0):
-            part = sampling.pick(rate, index, self.cfg.seed)
-            pools = [sampling.pool(size, rate) for size in large]
-            for size, pool, base in zip(large, pools, lru_points(part, self.block_size, pools), strict=True):
+        estimates = {size: _estimate(exact[size], mean(gains[size])) for size in large}
+        off = max((abs(estimates[size] - point.block_hit_rate) for size, point in checked.items()), default=0.0)
+        if off > plan.tolerance:
+            more = {size: self._replayed(policy, self.requests, size) for size in large if size not in checked}
+            whole, large = whole | checked | more, []
+        rows = []
+        for size in sizes:
+            if size in large:
+                row = self._row(policy, "sampled", exact[size], estimates[size])
+                row["error"] = max(off, 2 * stdev(gains[size]) / sqrt(plan.count) if plan.count > 1 else 0.0)
+                rows.append(row | {"measured_error": off if checked else None, "sample_bias": mean(biases[size])})
+            else:
+                rows.append(self._row(policy, "replay", whole[size]))
+        return rows
+
+    def _gains(
+        self, policy: str, sizes: Sequence[float], sampling: Sampling, plan: Plan
+    ) -> tuple[dict[float, list[float]], dict[float, list[float]]]:
+        """By size, a number per sample: what the policy gains on LRU in it; how far its LRU is off the exact one."""
+        gains: dict[float, list[float]] = {size: [] for size in sizes}
+        biases: dict[float, list[float]] = {size: [] for size in sizes}
+        exact = lru_points(self.requests, self.block_size, sizes)
+        for index in range(plan.count if sizes else 0):
+            part = sampling.pick(plan.rate, index, self.cfg.seed)
+            pools = [sampling.pool(size, plan.rate) for size in sizes]
+            for size, pool, base, whole in zip(
+                sizes, pools, lru_points(part, self.block_size, pools), exact, strict=True
+            ):
                 gains[size].append(self._replayed(policy, part, pool).block_hit_rate - base.block_hit_rate)
-                biases[size].append(abs(base.block_hit_rate - exact[size].block_hit_rate))
-        for size in large:
-            point, spread = exact[size], gains[size]
-            ceiling = point.ceiling_blocks / point.full_blocks
-            rate_now = min(max(point.block_hit_rate + mean(spread), 0.0), ceiling)
-            row = self._row(policy, "sampled", point, rate_now)
-            row["error"] = stdev(spread) / sqrt(count) if count > 1 else None
-            rows.append(row | {"sample_bias": mean(biases[size])})
-        for index in {round(len(large) * (i + 0.5) / checks - 0.5) for i in range(checks if large else 0)}:
-            (check,) = self.whole(policy, large[index : index + 1])
-            row = rows[len(small) + index]
-            row["measured_error"] = abs(row["block_hit_rate"] - check["block_hit_rate"])
-        return sorted(rows, key=lambda row: float(row["num_blocks"]))
+                biases[size].append(abs(base.block_hit_rate - whole.block_hit_rate))
+        return gains, biases
 
     def _replayed(self, policy: str, requests: Sequence[Request], num_blocks: float) -> Point:
         cfg = with_options(self.cfg, {"num_blocks": num_blocks, "block_size": self.block_size}, evictor=policy)
@@ -144,7 +181,7 @@ def curves_job(cfg: DictConfig, log: Callable[[Row], None]) -> Result:
     """One job of `conf/curves.yaml`."""
     workload: Workload = instantiate(cfg.workload)
     block_size = checked_block_size(cfg.block_size)
-    rate, count, checks = _checked_sample(**cfg.sample)
+    plan = Plan(**cfg.sample)
     policies = chosen_names("evictor", cfg.policies)
     curves = Curves(workload, block_size, cfg)
     kept = Kept(curves.requests, workload)
@@ -163,40 +200,34 @@ def curves_job(cfg: DictConfig, log: Callable[[Row], None]) -> Result:
         if policy == "belady":
             rows += curves.whole(policy, sizes)
         elif policy != "lru":
-            rows += curves.sampled(policy, sizes, sampling, rate, count, checks)
+            rows += curves.sampled(policy, sizes, sampling, plan)
         log({"policies_done": policies.index(policy) + 1, "rows": len(rows)})
-    errors = [row["error"] for row in rows if row["how"] == "sampled" and row["error"] is not None]
-    metrics = {
-        "workload_fingerprint": workload.fingerprint(),
-        "granularity": workload.granularity,
-        "block_size": block_size,
-        "evictor": " ".join(dict.fromkeys(row["policy"] for row in rows)),
-        "num_blocks": " ".join(f"{size:.0f}" for size in sizes),
-        "seed": cfg.seed,
-        "requests": len(curves.requests),
-        "prompt_tokens": sum(len(request.tokens) for request in curves.requests),
-        "blocks_to_reach_the_ceiling": line[-1]["num_blocks"],
-        "ceiling_token_hit_rate": rows[len(sizes) - 1]["ceiling_token_hit_rate"],
-        "sample_rate": rate,
-        "samples": count,
-        "largest_error": max(errors, default=0.0),
-        "largest_sample_bias": max(row["sample_bias"] for row in rows),
-        "largest_measured_error": max((row["measured_error"] or 0.0 for row in rows), default=0.0),
-        "lru_seconds": lru_seconds,
-        "seconds": perf_counter() - start,
-    }
+        metrics = {
+            "workload_fingerprint": workload.fingerprint(),
+            "granularity": workload.granularity,
+            "block_size": block_size,
+            "evictor": " ".join(dict.fromkeys(row["policy"] for row in rows)),
+            "num_blocks": " ".join(f"{size:.0f}" for size in sizes),
+            "seed": cfg.seed,
+            "requests": len(curves.requests),
+            "prompt_tokens": sum(len(request.tokens) for request in curves.requests),
+            "blocks_to_reach_the_ceiling": line[-1]["num_blocks"],
+            "ceiling_token_hit_rate": rows[len(sizes) - 1]["ceiling_token_hit_rate"],
+            "sample_rate": plan.rate,
+            "samples": plan.count,
+            "largest_error": max(row["error"] for row in rows),
+            "largest_sample_bias": max(row["sample_bias"] for row in rows),
+            "largest_measured_error": max(row["measured_error"] or 0.0 for row in rows),
+            "lru_seconds": lru_seconds,
+            "seconds": perf_counter() - start,
+        }
     _show(rows)
     return Result(metrics, {"curves": rows, "lru_line": line}, partial(_draw, rows, line))
 
 
-def _checked_sample(rate: object, count: object, checks: object) -> tuple[float, int, int]:
-    if not isinstance(rate, int | float) or isinstance(rate, bool) or not 0 < rate <= 1:
-        raise UserError(f"sample.rate={rate} must lie in (0, 1]; 1 replays everything.")
-    if not isinstance(count, int) or isinstance(count, bool) or count < 1:
-        raise UserError(f"sample.count={count} must be a positive number of samples.")
-    if not isinstance(checks, int) or isinstance(checks, bool) or checks < 0:
-        raise UserError(f"sample.checks={checks} must be a number of pool sizes, or 0.")
-    return float(rate), count, checks
+def _estimate(lru: Point, gain: float) -> float:
+    ceiling = lru.ceiling_blocks / lru.full_blocks if lru.full_blocks else 0.0
+    return min(max(lru.block_hit_rate + gain, 0.0), ceiling)
 
 
 def _show(rows: Sequence[Row]) -> None:
@@ -209,15 +240,14 @@ def _show(rows: Sequence[Row]) -> None:
         body.append([policy, *(_cell(mine[size]) for size in sizes)])
     ceilings = {row["num_blocks"]: row["ceiling_token_hit_rate"] for row in rows}
     body.append(["infinite cache", *(f"{ceilings[size]:.1%}" for size in sizes)])
-    title = "token hit rate by pool size in blocks (~ from samples, ± standard error)"
+    title = "token hit rate by pool size in blocks (~ from samples, ± error in points)"
     show_table(title, ["policy", *(f"{size:,.0f}" for size in sizes)], body)
 
 
 def _cell(row: Row) -> str:
     if row["how"] != "sampled":
         return f"{row['token_hit_rate']:.1%}"
-    error = "" if row["error"] is None else f" ±{100 * row['error']:.1f}"
-    return f"~{row['token_hit_rate']:.1%}{error}"
+    return f"~{row['token_hit_rate']:.1%} ±{100 * row['error']:.1f}"
 
 
 def _draw(rows: Sequence[Row], line: Sequence[Row], series: Sequence[Row], metrics: Row) -> dict[str, Figure]:

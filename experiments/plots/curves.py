@@ -18,7 +18,7 @@ Row = dict[str, Any]
 
 
 def draw_curves(rows: Sequence[Row], line: Sequence[Row]) -> dict[str, Figure]:
-    """One figure, "curves": token hit rate by pool size; whiskers are two standard errors of sampled points."""
+    """One figure, "curves": token hit rate by pool size; whiskers are the errors of sampled points."""
     with paper():
         figure, (axes,) = panels(1, width=7.0, height=3.8)
         axes.annotate("infinite cache ", (1.03, 0.5), xycoords="axes fraction", fontsize=9, alpha=0)  # room for labels
@@ -41,7 +41,7 @@ def plot_curves(axes: Axes, rows: Sequence[Row], line: Sequence[Row]) -> None:
             axes.plot(*exact, color=look.color, linewidth=2)
             axes.plot(x, y, look.marker, color=look.color, markersize=4)
         else:
-            errors = [2 * (row["error"] or 0.0) for row in points]
+            errors = [row["error"] for row in points]
             axes.errorbar(
                 x, y, errors, color=look.color, marker=look.marker, linestyle=look.dashes, linewidth=1.2, capsize=2
             )

@@ -11,7 +11,7 @@ from omegaconf import OmegaConf
 from support import toy_lab
 from support.conf import composed
 
-from experiments.curves import Curves, curves_job
+from experiments.curves import Curves, Plan, curves_job
 from experiments.errors import UserError
 from experiments.options import with_options
 from experiments.sampling import Sampling
@@ -59,18 +59,28 @@ def test_the_lru_line_passes_through_the_points() -> None:
     assert line[-1]["block_hit_rate"] == point["ceiling_block_hit_rate"]
 
 
+def chat() -> Curves:
+    return curves(MultiTurn(1000, turns=5, system_tokens=64, user_tokens=64, reply_tokens=64, session_gap=2), 16)
+
+
 def test_a_sampled_curve_lies_within_its_stated_error_of_a_replay() -> None:
-    workload = MultiTurn(num_sessions=1200, turns=5, system_tokens=64, user_tokens=64, reply_tokens=64, session_gap=2)
-    made = curves(workload, 16)
-    sampling = Sampling(made.requests, 16)
-    sizes = [1000.0, 1500, 2500]
-    rows = made.sampled("fifo", sizes, sampling, 0.1, 3, checks=3)
+    made, sizes = chat(), [1000.0, 1500, 2500]
+    rows = made.sampled("random", sizes, Sampling(made.requests, 16), Plan(tolerance=0.02))
     assert [row["how"] for row in rows] == ["sampled"] * 3
-    assert all(0 < row["error"] < 0.02 for row in rows)
-    assert all(row["measured_error"] <= 4 * row["error"] for row in rows)
-    for row, direct, lru in zip(rows, made.whole("fifo", sizes), made.lru(sizes), strict=True):
-        assert row["measured_error"] == abs(row["block_hit_rate"] - direct["block_hit_rate"])
+    for row, direct, lru in zip(rows, made.whole("random", sizes), made.lru(sizes), strict=True):
+        assert 0 < row["error"] < 0.03
+        assert abs(row["block_hit_rate"] - direct["block_hit_rate"]) <= 1.5 * row["error"]
         assert abs(lru["block_hit_rate"] - direct["block_hit_rate"]) > 0.01, "else LRU alone would be as good a guess"
+
+
+def test_a_policy_that_samples_mislead_about_is_replayed_whole() -> None:
+    made, sizes = chat(), [1000.0, 1500]
+    sampling = Sampling(made.requests, 16)
+    blind = made.sampled("lfu", sizes, sampling, Plan(checks=0))
+    assert [row["how"] for row in blind] == ["sampled"] * 2
+    rows = made.sampled("lfu", sizes, sampling, Plan())
+    assert rows == made.whole("lfu", sizes)
+    assert abs(blind[0]["block_hit_rate"] - rows[0]["block_hit_rate"]) > 0.02
 
 
 def test_samples_do_not_overlap_and_keep_branches_whole() -> None:
@@ -86,7 +96,7 @@ def test_samples_do_not_overlap_and_keep_branches_whole() -> None:
 
 def test_small_workloads_are_replayed_whole_instead_of_sampled() -> None:
     made = curves(MultiTurn(num_sessions=20, turns=4), 16)
-    (row,) = made.sampled("fifo", [500], Sampling(made.requests, 16), 0.1, 3)
+    (row,) = made.sampled("fifo", [500], Sampling(made.requests, 16), Plan())
     assert (row["how"], row["error"]) == ("replay", 0.0)
     assert row == made.whole("fifo", [500])[0]
 
@@ -104,6 +114,8 @@ def test_no_policy_passes_the_optimum_or_the_ceiling() -> None:
     ("override", "words"),
     [
         ("sample.rate=2", r"sample\.rate=2 must lie in"),
+        ("sample.tolerance=-1", r"sample\.tolerance=-1 must be"),
+        ("sample.checks=0.5", r"sample\.checks=0.5 must be"),
         ("sample.count=0", r"sample\.count=0 must be"),
         ("policies=[nope]", "there is no evictor=nope: conf/evictor has"),
         ("num_blocks=[1]", "the smallest request, which needs"),
