@@ -50,6 +50,10 @@ LINE_POINTS = 240
 """Points of the LRU line, in equal steps of the logarithm of the pool size."""
 
 
+MOST_COLUMNS = 6
+"""Pool sizes in the table on the screen; the record has all."""
+
+
 @dataclass(frozen=True, slots=True)
 class Plan:
     """How policies other than LRU and Belady are sampled."""
@@ -234,6 +238,8 @@ def _show(rows: Sequence[Row]) -> None:
     from experiments.show import show_table
 
     sizes = list(dict.fromkeys(row["num_blocks"] for row in rows))
+    step = -(-len(sizes) // MOST_COLUMNS)
+    sizes = sizes[::-step][::-1]
     body = []
     for policy in dict.fromkeys(row["policy"] for row in rows):
         mine = {row["num_blocks"]: row for row in rows if row["policy"] == policy}

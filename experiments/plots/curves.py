@@ -28,8 +28,11 @@ def draw_curves(rows: Sequence[Row], line: Sequence[Row]) -> dict[str, Figure]:
 
 def plot_curves(axes: Axes, rows: Sequence[Row], line: Sequence[Row]) -> None:
     """The same on given axes."""
-    from matplotlib.ticker import FuncFormatter, NullFormatter, PercentFormatter
+    from matplotlib.ticker import PercentFormatter
 
+    served = [row for row in rows if not row["refused"]]
+    if len({row["pool_tokens"] for row in served}) > 1:
+        rows = served  # smaller pools have rates over other requests: the table has them
     ends = []
     for policy, look in looks(row["policy"] for row in rows).items():
         points = [row for row in rows if row["policy"] == policy]
@@ -50,8 +53,11 @@ def plot_curves(axes: Axes, rows: Sequence[Row], line: Sequence[Row]) -> None:
     axes.plot(*zip(*last_sizes, strict=True), color=BLACK, linestyle=(0, (5, 2)), linewidth=1.2)
     ends.append(("infinite cache", *last_sizes[-1], BLACK))
     axes.set_xscale("log")
-    axes.set(xlabel="pool (tokens)", ylabel="token hit rate (of prompt tokens)", ylim=(0, None))
-    axes.xaxis.set_major_formatter(FuncFormatter(lambda value, _: thousands(value)))
-    axes.xaxis.set_minor_formatter(NullFormatter())
+    axes.set(xlabel="pool (tokens)", ylabel="token hit rate (of prompt tokens)")
+    axes.margins(x=0.02, y=0.08)
+    axes.set_ylim(bottom=max(0.0, axes.get_ylim()[0]))
+    sizes = [size for size, _ in last_sizes]
+    axes.set_xticks(sizes, [thousands(size) for size in sizes])
+    axes.set_xticks([], minor=True)
     axes.yaxis.set_major_formatter(PercentFormatter(1, decimals=0))
     label_ends(axes, ends)
