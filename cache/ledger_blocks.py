@@ -55,9 +55,9 @@ class BlockStates:
         """NEVER, RESIDENT, CLEARED, or the index of the request it was evicted for."""
         return self._states[prefix]
 
-    def prefix_of(self, block: int) -> int | None:
-        """The prefix that a findable block holds; None for any other block."""
-        return self._prefix_of.get(block)
+    def prefixes(self) -> dict[int, int]:
+        """Findable blocks, and the prefix each holds."""
+        return dict(self._prefix_of)
 
     def decision(self, prefix: int) -> dict[str, object]:
         """Why a prefix was last evicted: the policy's words, its place among the victims, how many there were."""

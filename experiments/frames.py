@@ -16,6 +16,7 @@ import numpy as np
 import pandas as pd
 
 from cache.extra_keys import decode
+from cache.ledger_blocks import RESIDENT
 from cache.ledger_rows import NONE
 from cache.reasons import MEANING, REASONS
 
@@ -32,7 +33,7 @@ STEP = 2**0.25
 def blocks(
     manager: CacheManager, ledger: Ledger | None = None, names: Mapping[str, Sequence] | None = None
 ) -> pd.DataFrame:
-    """One row per block ever used: its state, owners, and what it holds.
+    """One row per block of the pool (of those in use, where it is infinite): its state, owners, and what it holds.
 
     Columns: block, state (free, mutable, immutable, idle), ref_count, owners (names given in `names`, else the index of
     the request), position (in the owner's table); with a ledger that keeps every block (`full`) also prefix, depth,
@@ -46,20 +47,19 @@ def blocks(
         for place, block in enumerate(seq.block_table):
             owners.setdefault(block, []).append(called.get(id(seq), str(seq.access.index)))
             position[block] = place
-    count = int(allocator.num_blocks - allocator.num_free) if allocator.num_blocks == inf else int(allocator.num_blocks)
-    frame = pd.DataFrame({"block": range(count)})
-    frame["state"] = [allocator.state(block) for block in range(count)]
-    frame["ref_count"] = [allocator.ref_count(block) for block in range(count)]
-    frame["owners"] = [", ".join(owners.get(block, [])) for block in range(count)]
-    frame["position"] = pd.array([position.get(block, pd.NA) for block in range(count)], dtype="Int64")
+    held = {} if ledger is None or ledger.blocks is None else ledger.blocks.prefixes()
+    ids = sorted(owners.keys() | held.keys()) if allocator.num_blocks == inf else range(int(allocator.num_blocks))
+    frame = pd.DataFrame({"block": ids})
+    frame["state"] = [allocator.state(block) for block in ids]
+    frame["ref_count"] = [allocator.ref_count(block) for block in ids]
+    frame["owners"] = [", ".join(owners.get(block, [])) for block in ids]
+    frame["position"] = pd.array([position.get(block, pd.NA) for block in ids], dtype="Int64")
     if ledger is None or ledger.blocks is None:
         return frame
-    held = ledger.blocks
-    frame["prefix"] = pd.array([_or_na(held.prefix_of(block)) for block in range(count)], dtype="Int64")
+    frame["prefix"] = pd.array([held.get(block, pd.NA) for block in ids], dtype="Int64")
     known = _prefixes(ledger)
-    known["block"] = known.index.map({held.prefix_of(b): b for b in range(count) if held.prefix_of(b) is not None})
-    known["parent"] = known.parent.map(known.block).astype("Int64")
-    return frame.merge(known.drop(columns="block"), how="left", left_on="prefix", right_index=True)
+    known["parent"] = known.parent.map({prefix: block for block, prefix in held.items()}).astype("Int64")
+    return frame.merge(known, how="left", left_on="prefix", right_index=True)
 
 
 def sequences(manager: CacheManager) -> pd.DataFrame:
@@ -99,7 +99,7 @@ def prefixes(ledger: Ledger) -> pd.DataFrame:
                     "blocks": len(node.contents),
                     "tokens": len(node.contents) * size,
                     "children": len(node.children),
-                    "resident": states.count(-2) if ledger.blocks else pd.NA,
+                    "resident": states.count(RESIDENT) if ledger.blocks else pd.NA,
                     "last_request": node.stamp,
                     "age": age,
                     "age_seconds": seconds,
@@ -185,7 +185,3 @@ def _prefixes(ledger: Ledger) -> pd.DataFrame:
 
 def _readable_key(root: bytes) -> str:
     return ", ".join(f"{part} {value!r}" for part, value in decode(root).items())
-
-
-def _or_na(value: int | None) -> Any:
-    return pd.NA if value is None else value
