@@ -20,13 +20,13 @@ from collections import Counter
 from collections.abc import Callable, Iterable
 from collections.abc import Sequence as Items
 from itertools import groupby
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from cache.ages import Ages
 from cache.extra_keys import differing_parts
 from cache.ledger_blocks import CLEARED, NEVER, RESIDENT, BlockStates
 from cache.ledger_rows import LedgerRows
-from cache.observer import Decision, Observer
+from cache.observer import Decision, Observed, Observer
 from cache.prefix_tree import PrefixTree, Run, Walk
 from cache.reasons import (
     AFTER_GAP,
@@ -42,9 +42,6 @@ from cache.reasons import (
     SKIPPED,
 )
 from cache.sequence import Sequence
-
-if TYPE_CHECKING:
-    from cache.allocator.base import Allocator
 
 CACHED, GONE = b"\1", b"\2"
 """Whether a prefix was ever cached, and whether that was before a reset; 0: never."""
@@ -80,7 +77,7 @@ class Ledger(Observer):
         self._path: tuple[Sequence | None, list[Run], int] = None, [], 0
         self._last_accesses: Callable[[Items[int]], Iterable[int]] = lambda blocks: ()
 
-    def attached(self, allocator: Allocator) -> None:
+    def attached(self, allocator: Observed) -> None:
         self._last_accesses = allocator.last_accesses
         if not allocator.closed_under_prefix:
             self.blocks = self.blocks or BlockStates()  # a known block that missed may still be resident

@@ -9,17 +9,25 @@ Knows nothing of allocators or policies.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from collections.abc import Sequence as Items
-from typing import TYPE_CHECKING
+from typing import Protocol
 
 from cache.sequence import Sequence
 
-if TYPE_CHECKING:
-    from cache.allocator.base import Allocator
-
 Decision = Mapping[str, int | float]
 """What a policy went by when it chose a victim, by name: {"last_request": 17, "depth": 3}."""
+
+
+class Observed(Protocol):
+    """What an observer may ask of an allocator."""
+
+    @property
+    def closed_under_prefix(self) -> bool:
+        """Whether a findable block's ancestors are always findable too."""
+
+    def last_accesses(self, blocks: Items[int]) -> Iterable[int]:
+        """For blocks just evicted, the index of the last request that touched each."""
 
 
 class Observer:
@@ -28,7 +36,7 @@ class Observer:
     wants_decisions: bool = False
     """True to be told by policies, block by block, why they chose a victim: `decided` before `evicted`."""
 
-    def attached(self, allocator: Allocator) -> None:
+    def attached(self, allocator: Observed) -> None:
         """It will be told of this allocator from now on; comes first, and once."""
 
     def looked_up(self, seq: Sequence, num_hits: int, limit: int) -> None:
