@@ -40,3 +40,23 @@ def _field(kind: bytes, value: str) -> bytes:
 
 
 NO_EXTRA_KEYS = ExtraKeys()
+
+
+PARTS = {"w": "weights", "l": "adapter", "v": "adapter version", "t": "salt", "c": "caller"}
+"""What people call the parts of a key, by the letter each is written with."""
+
+
+def decode(encoded: bytes) -> dict[str, str]:
+    """The inverse of `ExtraKeys.encode`: part → value, without the parts that were left out."""
+    parts, start = {}, 0
+    while start < len(encoded):
+        end = start + 9 + int.from_bytes(encoded[start + 1 : start + 9], "little")
+        parts[PARTS[chr(encoded[start])]] = encoded[start + 9 : end].decode("utf-8", "surrogatepass")
+        start = end
+    return parts
+
+
+def differing_parts(a: bytes, b: bytes) -> tuple[str, ...]:
+    """Names of the parts in which two encoded keys differ."""
+    ours, theirs = decode(a), decode(b)
+    return tuple(name for name in PARTS.values() if ours.get(name) != theirs.get(name))

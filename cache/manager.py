@@ -21,6 +21,7 @@ from cache.access import Access
 from cache.allocator.base import Allocator, Match
 from cache.errors import CacheInUse, MisuseError, OutOfBlocks, PolicyError, SequenceTooLarge
 from cache.extra_keys import NO_EXTRA_KEYS
+from cache.observer import Observer
 from cache.sequence import Sequence
 from cache.tokens import int32
 
@@ -45,6 +46,17 @@ class CacheManager:
         self._reserve = 0 if allocator.num_blocks == inf else watermark * allocator.num_blocks
         self._live: dict[int, Sequence] = {}
         self._last_match: tuple[Sequence, Match] | None = None
+
+    def observe(self, observer: Observer) -> None:
+        """From now on, tell `observer` what happens to prefixes. Raises CacheInUse unless the cache is cold."""
+        if self._live or self.allocator.num_idle:
+            raise CacheInUse("an observer must see everything from the start: free all sequences and reset() first")
+        self.allocator.observe(observer)
+
+    @property
+    def live_sequences(self) -> list[Sequence]:
+        """Sequences that hold blocks now."""
+        return list(self._live.values())
 
     # Asking
 
@@ -102,6 +114,7 @@ class CacheManager:
             raise OutOfBlocks(f"{num_new} blocks are needed beside the shared ones, {left} are free or evictable")
         self._last_match = None
         self.allocator.acquire(seq, match)
+        self.allocator.observer.looked_up(seq, len(match.blocks), self._most_hits(seq))
         try:
             seq.block_table += self.allocator.take(num_new)
         except PolicyError:
@@ -242,10 +255,13 @@ class CacheManager:
                 return match
         if seq.root != root or seq.matched_by is not self:
             seq.root, seq.node, seq.matched_by, seq.keys = root, None, self, []
-        limit = 0 if seq.skip_lookup else (seq.num_tokens - 1) // self.block_size
-        match = self.allocator.find(seq, limit)
+        match = self.allocator.find(seq, self._most_hits(seq))
         self._last_match = seq, match
         return match
+
+    def _most_hits(self, seq: Sequence) -> int:
+        """The last token is always computed, so the block it lies in is no hit."""
+        return 0 if seq.skip_lookup else (seq.num_tokens - 1) // self.block_size
 
     def _num_new(self, seq: Sequence, match: Match) -> int:
         return self.num_blocks_for(seq.num_tokens) - len(match.blocks)

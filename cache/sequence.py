@@ -15,7 +15,7 @@ from typing import Any
 
 from cache.access import Access
 from cache.extra_keys import NO_EXTRA_KEYS, ExtraKeys
-from cache.tokens import TOKEN_BYTES, TokenIds, pack, unpack
+from cache.tokens import TOKEN_BYTES, Tail, TokenIds, pack, unpack
 
 Segment = tuple[bytes, int, int, int]
 """(contents of blocks first … stop - 1, bytes per block, first, stop)"""
@@ -98,6 +98,13 @@ class Sequence:
         if start >= num_prompt or prompt[1] == width:
             return [(self.packed(start * block_size, num_full * block_size), width, start, num_full)]
         return [prompt, (self.packed(num_prompt * block_size, num_full * block_size), width, num_prompt, num_full)]
+
+    def tail(self, block_size: int) -> Tail | None:
+        """Its partly filled last block, None where there is none."""
+        if not self._appended:
+            return self.prompt.tail(block_size)
+        rest = self.num_tokens % block_size
+        return Tail(self.packed(self.num_tokens - rest, self.num_tokens), rest) if rest else None
 
     def packed(self, start: int, stop: int) -> bytes:
         """Tokens `start` to `stop` as little-endian int32."""

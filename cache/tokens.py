@@ -14,11 +14,19 @@ import sys
 from abc import ABC, abstractmethod
 from array import array
 from collections.abc import Hashable, Iterable, Sequence
+from typing import NamedTuple
 
 import numpy as np
 
 INT32_MAX = 2**31 - 1
 TOKEN_BYTES = 4
+
+
+class Tail(NamedTuple):
+    """The partly filled last block: a content like that of a full one (a tuple of ids is filled up with -1)."""
+
+    content: Hashable
+    num_tokens: int
 
 
 class TokenIds(ABC):
@@ -43,6 +51,11 @@ class TokenIds(ABC):
         full block mean nothing.
         """
         return self.packed(0, len(self) // block_size * block_size), block_size * TOKEN_BYTES
+
+    def tail(self, block_size: int) -> Tail | None:
+        """The partly filled last block; None for a prompt that ends on a block boundary."""
+        rest = len(self) % block_size
+        return Tail(self.packed(len(self) - rest), rest) if rest else None
 
     def tolist(self) -> list[int]:
         """The token ids as Python integers."""
@@ -139,6 +152,28 @@ class TraceTokens(TokenIds):
         if block_size < unit:
             heads = (heads[:, None] + np.arange(0, unit, block_size, dtype="<i4")).reshape(-1)
         return heads.tobytes(), max(block_size // unit, 1) * TOKEN_BYTES
+
+    def tail(self, block_size: int) -> Tail | None:
+        unit, rest = self.unit, self.num_tokens % block_size
+        if not rest or (unit % block_size and block_size % unit):
+            return super().tail(block_size)
+        start = self.num_tokens - rest
+        if unit % block_size == 0:
+            return Tail(self.ids[start // unit] * unit + start % unit, rest)
+        known = self.ids[start // unit :]
+        return Tail((*(b * unit for b in known), *[-1] * (block_size // unit - len(known))), rest)
+
+
+def shared_tokens(a: Hashable, b: Hashable, block_size: int) -> int:
+    """Leading tokens that two blocks' contents have in common. Contents of different kinds share nothing."""
+    if isinstance(a, bytes) and isinstance(b, bytes):
+        length = min(len(a), len(b))
+        differing = int.from_bytes(a[:length], "big") ^ int.from_bytes(b[:length], "big")
+        return (length - (differing.bit_length() + 7) // 8) // TOKEN_BYTES
+    if isinstance(a, tuple) and isinstance(b, tuple):
+        same = next((i for i, (x, y) in enumerate(zip(a, b, strict=True)) if x != y), len(a))
+        return same * (block_size // len(a))
+    return block_size if a == b else 0
 
 
 def int32(token_ids: Iterable[int]) -> array[int]:

@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Union
 
 from hydra.core.hydra_config import HydraConfig
 from hydra.types import RunMode
@@ -30,6 +30,12 @@ from experiments.tracker.base import Tracker
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
+    from pandas import DataFrame
+
+Table = Union[Sequence[Row], "DataFrame"]
+"""Rows, or a data frame where there are many."""
+MOST_TRACKED_ROWS = 100_000
+"""A tracker gets the first so many rows of a table; the record has all."""
 
 Draw = Callable[[Sequence[Row], Row], "Mapping[str, Figure]"]
 """(time series, metrics) → figures by file name."""
@@ -40,7 +46,7 @@ class Result:
     """What a job measured. `draw` is only called where plots are wanted."""
 
     metrics: Row
-    tables: Mapping[str, Sequence[Row]] = field(default_factory=dict)
+    tables: Mapping[str, Table] = field(default_factory=dict)
     draw: Draw | None = None
 
 
@@ -125,15 +131,23 @@ def _run(cfg: DictConfig, config: Row, job: Job, folder: Path, plots: bool) -> R
 
         result = job(cfg, log)
         metrics = plain({**chosen(), **result.metrics})
-        tables = {"results": [metrics], **result.tables}
+        tables: dict[str, Table] = {"results": [metrics], **result.tables}
         for table, rows in tables.items():
             record.add_table(table, rows)
         record.add_table("series", series)
         images = _draw(record, result, series, metrics) if plots else []
         record.add("environment.json", json_file(_provenance(metrics, config, list(hydra.overrides.task))))
-        tracker.finish(metrics, tables, images)
+        tracker.finish(metrics, {name: _tracked_rows(table) for name, table in tables.items()}, images)
     record.commit(metrics)
     return dict(metrics)
+
+
+def _tracked_rows(table: Table) -> Sequence[Row]:
+    if isinstance(table, Sequence):
+        return table[:MOST_TRACKED_ROWS]
+    part: Any = table.head(MOST_TRACKED_ROWS).astype(object)
+    rows: list[Row] = part.where(part.notna(), None).to_dict("records")
+    return rows
 
 
 def _draw(record: RecordWriter, result: Result, series: Sequence[Row], metrics: Row) -> list[Path]:

@@ -10,15 +10,19 @@ Knows nothing of caches, Hydra or trackers.
 from __future__ import annotations
 
 import hashlib
+import io
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import yaml  # type: ignore[import-untyped]  # ships none
 
 from experiments.atomic import json_file, plain, remove_temporary_files, write_whole
+
+if TYPE_CHECKING:
+    from pandas import DataFrame
 
 CONFIG, ENVIRONMENT, MANIFEST, METRICS, FAILED = (
     "config.yaml",
@@ -66,9 +70,9 @@ class RecordWriter:
         self._hashes[name] = hashlib.sha256(data).hexdigest()
         return self.folder / name
 
-    def add_table(self, name: str, rows: Sequence[Row]) -> None:
-        """`name.parquet`, one column per key; a value that JSON cannot hold (inf) is written as a word."""
-        self.add(f"{name}.parquet", parquet(rows))
+    def add_table(self, name: str, rows: Sequence[Row] | DataFrame) -> None:
+        """`name.parquet`, one column per key; a value of rows that JSON cannot hold (inf) is written as a word."""
+        self.add(f"{name}.parquet", parquet(rows) if isinstance(rows, Sequence) else _frame_parquet(rows))
 
     def commit(self, metrics: Row) -> None:
         """The run is done: from here on it is skipped by a re-run."""
@@ -125,6 +129,12 @@ def parquet(rows: Sequence[Row]) -> bytes:
     buffer = pyarrow.BufferOutputStream()
     pyarrow.parquet.write_table(pyarrow.Table.from_pylist([plain(row) for row in rows]), buffer)
     return bytes(buffer.getvalue())
+
+
+def _frame_parquet(frame: DataFrame) -> bytes:
+    buffer = io.BytesIO()
+    frame.to_parquet(buffer, index=False)
+    return buffer.getvalue()
 
 
 def _object(path: Path) -> dict[str, Any]:

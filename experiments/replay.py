@@ -23,7 +23,9 @@ from omegaconf import DictConfig
 
 from cache.access import Access
 from cache.future import Future
+from cache.ledger import Ledger
 from cache.manager import CacheManager
+from cache.observer import Observer
 from cache.sequence import Sequence
 from experiments.ceiling import InfiniteCache
 from experiments.cli import cli
@@ -39,18 +41,24 @@ SAMPLE_STEP = 1.02
 """The time series has a row whenever the number of requests has grown by 2 %: some 250 rows for 10,000 of them."""
 
 
-def replay(workload: Workload, manager: CacheManager, log: Callable[[Row], None] = lambda row: None) -> Row:
+def replay(
+    workload: Workload,
+    manager: CacheManager,
+    log: Callable[[Row], None] = lambda row: None,
+    observer: Observer | None = None,
+) -> Row:
     """Replay a workload through a cold manager; returns the metrics, hands rows of the time series to `log`.
 
     Rates: `token_hit_rate` = hit tokens / prompt tokens, `block_hit_rate` = hit blocks / full blocks,
     `request_hit_rate` = requests with at least one hit / requests served. `ceiling_*` is what an infinite cache would
     have hit on the requests served; `recomputed_prefix_tokens_per_request` is the difference, in tokens per request.
     `partial_*` (with `allocator.partial_reuse`) is what was copied below the block size; no rate includes it.
+    `observer` (a ledger) hears what happens to every prefix.
     Raises UserError where the workload is empty or no request fits.
     """
     allocator, size = manager.allocator, manager.block_size
     _show_future(workload, manager)
-    infinite, series = InfiniteCache(), Series(manager, log)
+    known, series = _known_blocks(manager, observer), Series(manager, log)
     served = refused = prompt_tokens = full_blocks = hit_blocks = hit_requests = ceiling_blocks = peak = 0
     smallest: float = inf
     start = perf_counter()
@@ -68,7 +76,7 @@ def replay(workload: Workload, manager: CacheManager, log: Callable[[Row], None]
         full_blocks += length // size
         hit_blocks += hits
         hit_requests += hits > 0
-        ceiling_blocks += min(infinite.observe(seq.root or b"", request.tokens, size), (length - 1) // size)
+        ceiling_blocks += min(known(seq), (length - 1) // size)
         manager.promote_to_immutable(seq, length)
         series.sample(index, request.arrival, prompt_tokens, hit_blocks * size)
         manager.free(seq)
@@ -106,6 +114,16 @@ def replay(workload: Workload, manager: CacheManager, log: Callable[[Row], None]
 def access_of(request: Request, index: int) -> Access:
     """What a policy may know of a request."""
     return Access(index, request.arrival, len(request.tokens), request.session, request.turn, request.category)
+
+
+def _known_blocks(manager: CacheManager, observer: Observer | None) -> Callable[[Sequence], int]:
+    """How many leading blocks of a prompt just looked up an infinite cache holds; a ledger knows it already."""
+    if observer is not None:
+        manager.observe(observer)
+    if isinstance(observer, Ledger):
+        return lambda seq: observer.num_known
+    infinite = InfiniteCache()
+    return lambda seq: infinite.observe(seq.root or b"", seq.prompt, manager.block_size)
 
 
 class Series:
@@ -184,6 +202,7 @@ def _explain_nothing_served(refused: int, smallest: float, manager: CacheManager
 
 def replay_job(cfg: DictConfig, log: Callable[[Row], None]) -> Result:
     """One job of `conf/replay.yaml`: build what the yaml names, replay, and say under which conditions."""
+    from experiments.ledger_result import ledger_tables, miss_counts, with_ledger
     from experiments.plots.series import draw_series
 
     workload = kept_workload(cfg.workload)
@@ -200,7 +219,11 @@ def replay_job(cfg: DictConfig, log: Callable[[Row], None]) -> Result:
         "pool_tokens": cfg.num_blocks * block_size,
         "seed": cfg.seed,
     }
-    return Result(conditions | replay(workload, manager, log), draw=draw_series)
+    observer: Observer = instantiate(cfg.ledger)
+    metrics = conditions | replay(workload, manager, log, observer)
+    if not isinstance(observer, Ledger):
+        return Result(metrics, draw=draw_series)
+    return Result(metrics | miss_counts(observer), ledger_tables(observer), with_ledger(draw_series, observer))
 
 
 def workload_identity(cfg: DictConfig) -> Row:

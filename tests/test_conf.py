@@ -13,7 +13,7 @@ from support.conf import CONF, composed, options
 GROUPS = [
     (group.name, option)
     for group in sorted(CONF.iterdir())
-    if group.is_dir() and group.name in {"allocator", "evictor", "hasher", "workload", "tracker"}
+    if group.is_dir() and group.name in {"allocator", "evictor", "hasher", "workload", "tracker", "ledger"}
     for option in options(group.name)
 ]
 

@@ -12,12 +12,15 @@ Knows nothing of slots, copy-on-write or how many tokens a sequence has: that is
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Iterable
+from collections.abc import Sequence as Items
 from dataclasses import dataclass
 from math import inf
 from typing import Any
 
 from cache.errors import OutOfBlocks
 from cache.evictor.base import Evictor
+from cache.observer import NOBODY, Observer
 from cache.sequence import Sequence
 
 
@@ -55,6 +58,8 @@ class Allocator(ABC):
     evictor: Evictor | None = None
     partial_reuse: bool = False
     """Whether it looks for reuse below the block size."""
+    observer: Observer = NOBODY
+    """Told what is promoted, evicted and cleared; the manager attaches it and tells it of lookups."""
 
     def __init__(self, num_blocks: int | float, block_size: int) -> None:
         """`block_size`: tokens per block. Raises ValueError unless both are positive integers (or `num_blocks` inf)."""
@@ -164,6 +169,22 @@ class Allocator(ABC):
         if self.is_cached(block):
             return "immutable" if self.ref_count(block) else "idle"
         return "mutable" if self.ref_count(block) else "free"
+
+    def observe(self, observer: Observer) -> None:
+        """From now on, tell `observer` what is promoted, evicted and cleared; only called on a cold cache."""
+        self.observer = observer
+        observer.attached(self)
+        if self.evictor is not None:
+            self.evictor.tell = observer.decided if observer.wants_decisions else None
+
+    @property
+    def closed_under_prefix(self) -> bool:
+        """Whether a findable block's ancestors are always findable too."""
+        return True
+
+    def last_accesses(self, blocks: Items[int]) -> Iterable[int]:
+        """For blocks just evicted, the index of the last request that touched each, in any order."""
+        return ()
 
     def count_unreachable(self) -> int:
         """Cached blocks that no lookup can reach since an ancestor was evicted. Scans the pool."""

@@ -10,7 +10,7 @@ SOSP 2023, and the automatic prefix caching built on it.
 
 from __future__ import annotations
 
-from collections.abc import Hashable
+from collections.abc import Hashable, Iterable
 from collections.abc import Sequence as Items
 from typing import Any
 
@@ -140,6 +140,7 @@ class HashChain(CountingAllocator):
         seq.num_immutable_blocks = i
         seq.node = node
         self.version += 1
+        self.observer.promoted(seq, start, i)
 
     def release(self, seq: Sequence, start: int = 0) -> None:
         self._release(seq.block_table[start:])
@@ -171,6 +172,7 @@ class HashChain(CountingAllocator):
                 f"{type(self.evictor).__name__} was asked for {count} victims and chose {len(free) - before}"
             )
         self.version += 1
+        self.observer.evicted(free[before:])
 
     def clear(self) -> None:
         for block in self._index.values():
@@ -179,12 +181,20 @@ class HashChain(CountingAllocator):
             self._num_children[block] = 0
         self._index.clear()
         self._free_all()
+        self.observer.cleared()
 
     def is_shared(self, block: int) -> bool:
         return self._refs[block] > 1 or self._nodes[block] is not None
 
     def is_cached(self, block: int) -> bool:
         return block < len(self._nodes) and self._nodes[block] is not None
+
+    @property
+    def closed_under_prefix(self) -> bool:
+        return self.leaf_only
+
+    def last_accesses(self, blocks: Items[int]) -> Iterable[int]:
+        return map(self._last_access.__getitem__, blocks)
 
     def count_unreachable(self) -> int:
         if self.leaf_only:

@@ -13,9 +13,9 @@ Source of the tree: Zheng et al., "SGLang: efficient execution of structured lan
 
 from __future__ import annotations
 
-from collections.abc import Hashable
+from collections.abc import Hashable, Iterable
 from collections.abc import Sequence as Items
-from itertools import groupby
+from itertools import chain, groupby, repeat
 
 from cache.allocator.base import Match
 from cache.allocator.partial import Part, find_part
@@ -24,6 +24,7 @@ from cache.errors import MisuseError, PolicyError
 from cache.evictor.base import Evictor
 from cache.evictor.block_by_block import BlockByBlock
 from cache.hashing.base import Hasher
+from cache.observer import Observer
 from cache.run import Run, num_common_blocks, walk
 from cache.sequence import Sequence
 
@@ -50,6 +51,7 @@ class Radix(RunTree):
         self.evictor = evictor
         self.partial_reuse = partial_reuse
         self._held: Part | None = None
+        self._last_accesses: list[repeat[int]] = []
         self._now = 0
 
     def find(self, seq: Sequence, limit: int) -> Match:
@@ -126,7 +128,7 @@ class Radix(RunTree):
         return part.run.blocks[0], part.num_tokens
 
     def promote(self, seq: Sequence, num_full: int) -> None:
-        i = seq.num_immutable_blocks
+        i = start = seq.num_immutable_blocks
         if seq.sealed or i >= num_full:
             return
         node: Run = seq.node or self._root(seq)
@@ -162,6 +164,7 @@ class Radix(RunTree):
         seq.num_immutable_blocks = num_full
         seq.node = self._tell_inserted(seq, new) if new else node
         self.version += 1
+        self.observer.promoted(seq, start, num_full)
 
     def release(self, seq: Sequence, start: int = 0) -> None:
         self.version += 1
@@ -181,6 +184,7 @@ class Radix(RunTree):
 
     def evict(self, count: int) -> None:
         before = len(self._free)
+        self._last_accesses.clear()
         order = self._policy.victims(count, self._trim)
         chosen = len(self._free) - before
         if chosen != count:
@@ -188,6 +192,7 @@ class Radix(RunTree):
         if order is not None:
             self._free[before:] = order
         self.version += 1
+        self.observer.evicted(self._free[before:])
 
     def clear(self) -> None:
         for run in walk(self._roots):
@@ -195,6 +200,15 @@ class Radix(RunTree):
         self._roots.clear()
         self._strays.clear()
         self._free_all()
+        self.observer.cleared()
+
+    def observe(self, observer: Observer) -> None:
+        if observer.wants_decisions:  # a word on every block: the policy has to choose them one by one
+            self._policy = BlockByBlock(self.evictor)
+        super().observe(observer)
+
+    def last_accesses(self, blocks: Items[int]) -> Iterable[int]:
+        return chain.from_iterable(self._last_accesses)
 
     def _insert(self, seq: Sequence, node: Run, data: bytes, stride: int, start: int, stop: int) -> list[Run]:
         """Register blocks `start` to `stop` of the sequence, none of them cached: a run, or one per set of owners."""
@@ -285,6 +299,7 @@ class Radix(RunTree):
         self.num_idle -= count
         self.stats.evictions += count
         self.stats.evicted_age += (self._now - run.last_access) * count
+        self._last_accesses.append(repeat(run.last_access, count))
         if self._strays:
             for block in gone:
                 self._strays.pop(block, None)

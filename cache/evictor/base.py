@@ -14,7 +14,7 @@ Blocks come in runs along one chain: `blocks[i]` lies at depth `depth + i` (0 is
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Hashable, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from cache.access import Access
@@ -39,6 +39,10 @@ class Evictor(ABC):
 
     needs_keys: bool = True
     """False for policies that make no use of the `keys` of `inserted` and may be handed none."""
+
+    tell: Callable[[int, Mapping[str, int | float]], None] | None = None
+    """Where somebody asks why: called with each victim and what the policy went by, just before it is let go. Optional:
+    a policy that has nothing to say never calls it."""
 
     def by_run(self) -> RunPolicy | None:
         """This policy for an allocator that thinks in runs, choosing the same victims; None: tell it block by block."""

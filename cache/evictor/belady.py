@@ -51,6 +51,12 @@ class Belady(RankedEvictor):
             raise PolicyError("belady must be shown the future of the trace (foresee) before its first event")
         return self._future.next_use(access.index, depth, count)
 
+    def decision(self, rank: int) -> dict[str, int | float]:
+        value, depth = rank >> DEPTH_BITS, DEEPEST - (rank & DEEPEST)
+        if value < 1 << INDEX_BITS:
+            return {"last_request": value, "depth": depth}  # never used again
+        return {"next_use": NEVER - (value >> INDEX_BITS), "depth": depth}
+
 
 class BeladyRuns(RankedRuns):
     """The same over runs. `run.rank`: the request that touched it last, and the next use of each of its blocks."""

@@ -29,6 +29,9 @@ class Fifo(RankedEvictor):
     def accessed(self, blocks: Sequence[int], depth: int, access: Access) -> None:
         return
 
+    def decision(self, rank: int) -> dict[str, int | float]:
+        return {"inserted": rank >> DEPTH_BITS, "depth": DEEPEST - (rank & DEEPEST)}
+
 
 class FifoRuns(RankedRuns):
     """The same over runs: one rank per run."""

@@ -40,6 +40,10 @@ class Lfu(RankedEvictor):
             ranks[block] = ((ranks[block] >> COUNT_SHIFT) + 1 << COUNT_SHIFT) + recency
             recency -= 1
 
+    def decision(self, rank: int) -> dict[str, int | float]:
+        last, depth = rank >> DEPTH_BITS & (1 << INDEX_BITS) - 1, DEEPEST - (rank & DEEPEST)
+        return {"uses": rank >> COUNT_SHIFT, "last_request": last, "depth": depth}
+
 
 class LfuRuns(RankedRuns):
     """The same over runs: one rank per run."""

@@ -30,6 +30,9 @@ class Lru(RankedEvictor):
         first = (access.index << DEPTH_BITS) + DEEPEST - depth
         self.ranks.update(zip(blocks, range(first, first - len(blocks), -1), strict=True))
 
+    def decision(self, rank: int) -> dict[str, int | float]:
+        return {"last_request": rank >> DEPTH_BITS, "depth": DEEPEST - (rank & DEEPEST)}
+
 
 class LruRuns(RankedRuns):
     """The same over runs: one rank per run."""

@@ -55,13 +55,15 @@ class RankedEvictor(Evictor):
             block = entry & BLOCK_MASK
             if entries.get(block) == entry:
                 del entries[block]
-                del self.ranks[block]
+                rank = self.ranks.pop(block)
+                if self.tell is not None:
+                    self.tell(block, self.decision(rank))
                 return block
         raise self.nothing_to_choose()
 
     def victims(self, count: int, uncover: Uncover) -> list[int]:
         chosen: list[int] = []
-        heap, entries, ranks = self._heap, self._entries, self.ranks
+        heap, entries, ranks, tell = self._heap, self._entries, self.ranks, self.tell
         while len(chosen) < count:
             if not heap:
                 raise self.nothing_to_choose()
@@ -71,7 +73,9 @@ class RankedEvictor(Evictor):
                 continue
             del entries[block]
             while block >= 0:
-                del ranks[block]
+                rank = ranks.pop(block)
+                if tell is not None:
+                    tell(block, self.decision(rank))
                 chosen.append(block)
                 block = uncover(block)
                 if block >= 0:
@@ -81,6 +85,10 @@ class RankedEvictor(Evictor):
                         heappush(heap, entry)
                         break  # else the uncovered parent is itself the lowest: no need to pass it through the heap
         return chosen
+
+    def decision(self, rank: int) -> dict[str, int | float]:
+        """A rank spelled out by name, for people who ask why."""
+        return {"rank": float(rank)}
 
     def candidates(self) -> set[int]:
         return set(self._entries)

@@ -106,6 +106,13 @@ def run(folder: Path, *overrides: str) -> tuple[int, str, str]:
     return process.returncode, out, err
 
 
+def run_module(module: str, *overrides: str) -> tuple[int, str, str]:
+    """A real experiment as its own process: exit code, standard output, standard error."""
+    command = [sys.executable, "-m", module, *overrides]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=120, cwd=CONF.parent)
+    return done.returncode, done.stdout, done.stderr
+
+
 def last_json(out: str) -> dict[str, Any]:
     """The object on the last line of standard output."""
     value = json.loads(out.splitlines()[-1], parse_constant=lambda word: 1 / 0)

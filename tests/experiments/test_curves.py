@@ -1,0 +1,148 @@
+"""The curves against direct replays, and the experiment from its yaml to its record."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Any
+
+import pytest
+from omegaconf import OmegaConf
+from support import toy_lab
+from support.conf import composed
+
+from experiments.curves import Curves, Plan, curves_job
+from experiments.errors import UserError
+from experiments.options import with_options
+from experiments.sampling import Sampling
+from experiments.workload.base import Workload
+from experiments.workload.coding_agent import CodingAgent
+from experiments.workload.mooncake import Mooncake
+from experiments.workload.multi_turn import MultiTurn
+
+
+def curves(workload: Workload, block_size: int) -> Curves:
+    return Curves(workload, block_size, composed(config_name="curves"))
+
+
+def check_lru(workload: Workload, block_size: int, sizes: list[float]) -> None:
+    made = curves(workload, block_size)
+    exact, replayed = made.lru(sizes), made.whole("lru", sizes)
+    assert [row | {"how": "replay"} for row in exact] == replayed
+
+
+def test_the_exact_curve_is_that_of_a_replay_at_ten_sizes_refused_requests_included() -> None:
+    workload = MultiTurn(num_sessions=30, turns=6, system_tokens=64)
+    sizes = [20.0, 40, 60, 80, 100, 150, 200, 400, 900, 3000]
+    check_lru(workload, 16, sizes)
+    assert curves(workload, 16).lru(sizes)[0]["refused"] > 0
+
+
+@pytest.mark.parametrize(
+    ("kind", "name", "limit", "block_size"),
+    [(Mooncake, "mooncake_conversation_trace", 600, 128), (Mooncake, "mooncake_synthetic_trace", 400, 512),
+     (CodingAgent, "kvct64", 120, 64)],
+)  # fmt: skip
+def test_the_exact_curve_is_that_of_a_replay_on_real_traces(kind: Any, name: str, limit: int, block_size: int) -> None:
+    path = Path(os.environ.get("PAGELAB_DATA", "data")) / f"{name}.jsonl.gz"
+    if not path.exists():
+        pytest.skip(f"{path.name} is not in PAGELAB_DATA")
+    check_lru(kind(path=str(path), limit=limit), block_size, [500.0, 300, 800, 2000, 6000])
+
+
+def test_the_lru_line_passes_through_the_points() -> None:
+    made = curves(MultiTurn(num_sessions=30, turns=6, system_tokens=64), 16)
+    line = made.lru_line()
+    some = line[:: len(line) // 6]
+    for row, point in zip(some, made.lru([row["num_blocks"] for row in some]), strict=True):
+        assert row["block_hit_rate"] == point["block_hit_rate"]
+    assert line[-1]["block_hit_rate"] == point["ceiling_block_hit_rate"]
+
+
+def chat() -> Curves:
+    return curves(MultiTurn(1000, turns=5, system_tokens=64, user_tokens=64, reply_tokens=64, session_gap=2), 16)
+
+
+def test_a_sampled_curve_lies_within_its_stated_error_of_a_replay() -> None:
+    made, sizes = chat(), [1000.0, 1500, 2500]
+    rows = made.sampled("random", sizes, Sampling(made.requests, 16), Plan(tolerance=0.02))
+    assert [row["how"] for row in rows] == ["sampled"] * 3
+    for row, direct, lru in zip(rows, made.whole("random", sizes), made.lru(sizes), strict=True):
+        assert 0 < row["error"] < 0.03
+        assert abs(row["block_hit_rate"] - direct["block_hit_rate"]) <= 1.5 * row["error"]
+        assert abs(lru["block_hit_rate"] - direct["block_hit_rate"]) > 0.01, "else LRU alone would be as good a guess"
+
+
+def test_a_policy_that_samples_mislead_about_is_replayed_whole() -> None:
+    made, sizes = chat(), [1000.0, 1500]
+    sampling = Sampling(made.requests, 16)
+    blind = made.sampled("lfu", sizes, sampling, Plan(checks=0))
+    assert [row["how"] for row in blind] == ["sampled"] * 2
+    rows = made.sampled("lfu", sizes, sampling, Plan())
+    assert rows == made.whole("lfu", sizes)
+    assert abs(blind[0]["block_hit_rate"] - rows[0]["block_hit_rate"]) > 0.02
+
+
+def test_samples_do_not_overlap_and_keep_branches_whole() -> None:
+    requests = list(MultiTurn(num_sessions=400, turns=3, system_tokens=64))
+    sampling = Sampling(requests, 16)
+    samples = [sampling.pick(0.25, index) for index in range(4)]
+    assert sum(map(len, samples)) == len(requests)
+    sessions = [{request.session for request in sample} for sample in samples]
+    assert not any(a & b for i, a in enumerate(sessions) for b in sessions[:i])
+    assert sampling.trunk_blocks == 4
+    assert sampling.pool(1000, 1.0) == 1000
+
+
+def test_small_workloads_are_replayed_whole_instead_of_sampled() -> None:
+    made = curves(MultiTurn(num_sessions=20, turns=4), 16)
+    (row,) = made.sampled("fifo", [500], Sampling(made.requests, 16), Plan())
+    assert (row["how"], row["error"]) == ("replay", 0.0)
+    assert row == made.whole("fifo", [500])[0]
+
+
+def test_no_policy_passes_the_optimum_or_the_ceiling() -> None:
+    cfg = composed("workload=multi_turn", "workload.num_sessions=25", "policies=[belady,fifo]", config_name="curves")
+    result = curves_job(cfg, lambda row: None)
+    rows: Any = result.tables["curves"]
+    best = {row["num_blocks"]: row["block_hit_rate"] for row in rows if row["policy"] == "belady"}
+    assert best
+    assert all(row["block_hit_rate"] <= best[row["num_blocks"]] <= row["ceiling_block_hit_rate"] for row in rows)
+
+
+@pytest.mark.parametrize(
+    ("override", "words"),
+    [
+        ("sample.rate=2", r"sample\.rate=2 must lie in"),
+        ("sample.tolerance=-1", r"sample\.tolerance=-1 must be"),
+        ("sample.checks=0.5", r"sample\.checks=0.5 must be"),
+        ("sample.count=0", r"sample\.count=0 must be"),
+        ("policies=[nope]", "there is no evictor=nope: conf/evictor has"),
+        ("num_blocks=[1]", "the smallest request, which needs"),
+        ("workload.limit=0", "has no requests"),
+        ("block_size=0", "block_size=0 is no block size"),
+    ],
+)
+def test_what_cannot_be_drawn_is_explained(override: str, words: str) -> None:
+    cfg = composed("workload=multi_turn", "workload.num_sessions=5", override, config_name="curves")
+    with pytest.raises(UserError, match=words):
+        curves_job(cfg, lambda row: None)
+
+
+def test_options_take_the_place_of_the_chosen_ones() -> None:
+    cfg = composed(config_name="curves")
+    made = with_options(cfg, {"num_blocks": 7}, evictor="fifo")
+    assert OmegaConf.to_container(made.allocator, resolve=True)["evictor"]["_target_"].endswith("Fifo")
+    assert made.allocator.num_blocks == 7
+    assert cfg.allocator.evictor._target_.endswith("Lru")
+
+
+def test_one_command_leaves_a_record_with_tables_and_a_plot(tmp_path: Path) -> None:
+    overrides = ["workload=multi_turn", "workload.num_sessions=20", "tracker=jsonl", f"hydra.run.dir={tmp_path}/run"]
+    code, out, err = toy_lab.run_module("experiments.curves", *overrides)
+    assert code == 0, err
+    metrics = toy_lab.last_json(out)
+    assert metrics["evictor"] == "lru belady fifo lfu random"
+    found = {path.name for path in (tmp_path / "run").iterdir()}
+    assert {"curves.parquet", "lru_line.parquet", "curves.png", "curves.svg", "metrics.json"} <= found
+    assert "infinite cache" in err
