@@ -35,6 +35,10 @@ LISTED = 5
 """Broken records named one by one."""
 
 
+class NothingToCompare(UserError):
+    """The records hold no hit rates of single pools: each run's own tables and plots are its result."""
+
+
 @dataclass(frozen=True, slots=True)
 class Report:
     """What was written, and the table to show."""
@@ -100,6 +104,8 @@ def write_report(folder: Path) -> Report:
     from experiments.plots.sweep import draw_sweep
 
     records, notes = read_records(folder)
+    if not all({"token_hit_rate", "pool_tokens"} <= record.metrics.keys() for record in records):
+        raise NothingToCompare(f"{folder} is no sweep of replays: look at the tables and plots of each run.")
     refuse_mixtures(folder, records)
     frame, more = table(records)
     report = Report(folder, frame, notes + more)
