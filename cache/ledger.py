@@ -9,7 +9,8 @@ prefixes, which are looked at one by one. Reasons are decided at the lookup, bef
          │                                        else first seen
     hit · skipped · last token · evicted · after a gap · not cached · reset
 
-Ages are counted from the last touch: in requests (`Access.index`) and in seconds (`Access.time`).
+Ages are counted from the last touch: in requests (`Access.index`) and in seconds (`Access.time`). Of a prompt's partly
+filled last block the ledger knows the tokens that were there at the lookup, not those generated later.
 
 Knows nothing of data frames: `experiments.frames` makes them.
 """
