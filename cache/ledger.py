@@ -1,15 +1,17 @@
 """Why each looked-up block hit or missed: exactly one reason per block, counted always, kept block by block on request.
 
 An observer of the manager and its allocator. It remembers every prefix ever looked up (`PrefixTree`), and of each when
-it was last touched and whether it is cached, so a reason costs one step per run of blocks, except for misses of known
-prefixes, which are looked at one by one. Reasons are decided at the lookup, before anything is evicted for it:
+it was last touched and whether it was ever cached, so counting costs a few steps per run of blocks, not per block. Only
+where every block is kept, or the allocator may evict a parent before its child, are blocks followed one by one
+(`BlockStates`). Reasons are decided at the lookup, before anything is evicted for it:
 
     prefix known under this key?  ── no ──> same tokens under another key?  key differs
          │ yes                                 part of its first block known?  shared part shorter than a block
          │                                        else first seen
     hit · skipped · last token · evicted · after a gap · not cached · reset
 
-Ages are counted from the last touch: in requests (`Access.index`) and in seconds (`Access.time`).
+Ages are counted from the last touch: in requests (`Access.index`) and in seconds (`Access.time`). Of a prompt's partly
+filled last block the ledger knows the tokens that were there at the lookup, not those generated later.
 
 Knows nothing of data frames: `experiments.frames` makes them.
 """

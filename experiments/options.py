@@ -9,7 +9,6 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
-from hydra.utils import instantiate
 from omegaconf import DictConfig, OmegaConf
 
 from experiments.errors import UserError
@@ -40,11 +39,6 @@ def with_options(cfg: DictConfig, values: dict[str, Any], **options: str) -> Dic
     for group, name in options.items():
         made[group] = OmegaConf.load(CONF / group / f"{name}.yaml")
     return made
-
-
-def build(cfg: DictConfig, key: str) -> Any:
-    """The object that the config names under a key."""
-    return instantiate(cfg[key])
 
 
 def listed(value: Any) -> Iterable[Any]:

@@ -36,6 +36,10 @@ LISTED = 5
 """Broken records named one by one."""
 
 
+class NothingToCompare(UserError):
+    """The records hold no hit rates of single pools: each run's own tables and plots are its result."""
+
+
 class Report(SweepReport):
     """A table of replays."""
 
@@ -87,6 +91,8 @@ def write_report(folder: Path) -> SweepReport:
     records, notes = read_records(folder)
     if own := _own_report(folder, records):
         return own(folder, records, notes)
+    if not all({"token_hit_rate", "pool_tokens"} <= record.metrics.keys() for record in records):
+        raise NothingToCompare(f"{folder} is no sweep of replays: look at the tables and plots of each run.")
     refuse_mixtures(folder, records)
     frame, more = table(records)
     report = Report(folder, frame, notes + more)

@@ -23,7 +23,7 @@ from experiments.atomic import json_line
 from experiments.cli import stop, tell
 from experiments.process import claim, exit_with_parent
 from experiments.record import FAILED
-from experiments.report import write_report
+from experiments.report import NothingToCompare, write_report
 from experiments.sweep_names import SweepPlan, job_folder
 from experiments.sweep_progress import Marks, ProgressThread
 from experiments.sweep_report import SweepReport
@@ -110,6 +110,8 @@ def _finish(config: DictConfig, plan: SweepPlan) -> int:
             if ended.get("finished"):
                 _track(config, plan, folder, report)
             report.show()
+        except NothingToCompare as note:
+            print(f"note: {note}", file=sys.stderr)
         except Exception as error:  # the records stand; `python -m experiments.report` can try again
             code = tell(error)
     _tell_failures(failed, lost, sweep_folder)

@@ -162,3 +162,12 @@ def test_one_command_leaves_a_record_with_tables_and_a_plot(tmp_path: Path) -> N
     found = {path.name for path in (tmp_path / "run").iterdir()}
     assert {"block_sizes.parquet", "kernel_times.parquet", "block_size.png", "metrics.json"} <= found
     assert len(pd.read_parquet(tmp_path / "run" / "block_sizes.parquet")) == 1024
+
+
+def test_a_sweep_of_it_ends_well_without_a_table_of_replays(tmp_path: Path) -> None:
+    few = ["-m", "workload=multi_turn", "workload.num_sessions=2,3", "sizes=[16,32]", "num_blocks=null", "tracker=none"]
+    code, out, err = toy_lab.run_module(
+        "experiments.block_size", *few, "record.plots=false", f"hydra.sweep.dir={tmp_path}"
+    )
+    assert (code, toy_lab.last_json(out)["finished"]) == (0, 2), err
+    assert "is no sweep of replays" in err
