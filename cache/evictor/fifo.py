@@ -15,6 +15,7 @@ class Fifo(RankedEvictor):
     """Rank: (index of the inserting request, deeper first)."""
 
     def inserted(self, blocks: Sequence[int], depth: int, access: Access, keys: Sequence[Hashable]) -> None:
+        self.must_be_new(self.ranks, blocks)
         first = (access.index << DEPTH_BITS) + DEEPEST - depth
         self.ranks.update(zip(blocks, range(first, first - len(blocks), -1), strict=True))
 

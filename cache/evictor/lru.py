@@ -16,6 +16,7 @@ class Lru(RankedEvictor):
     """Rank: (index of the last request, deeper first)."""
 
     def inserted(self, blocks: Sequence[int], depth: int, access: Access, keys: Sequence[Hashable]) -> None:
+        self.must_be_new(self.ranks, blocks)
         self.accessed(blocks, depth, access)
 
     def accessed(self, blocks: Sequence[int], depth: int, access: Access) -> None:
