@@ -16,6 +16,7 @@ from __future__ import annotations
 from collections import OrderedDict
 from collections.abc import Hashable, Iterator, Sequence
 from heapq import heapify, heappop, heappush
+from math import log2
 
 from cache.access import Access
 from cache.errors import PolicyError
@@ -65,8 +66,8 @@ class Hazard(Evictor):
         self._ghosts: OrderedDict[Hashable, Run] = OrderedDict()
         self._runs: dict[Run, None] = {}
         self._free: dict[Run, None] = {}
-        self._heap: list[tuple[float, int, int, int, Run]] = []
-        self._changes = self._tie = 0
+        self._heap: list[tuple[float, int, int, Run]] = []
+        self._next_ranking = self._tie = 0
         self._visit = Visit(-1, 0.0, 0)
         self._timed = False
         self._tokens_per_block = 1 << 30
@@ -99,8 +100,10 @@ class Hazard(Evictor):
             gap = self._ended(run, used=True)
             if i - first < len(run.blocks):
                 run = self._split(run, blocks[first:i])
-            run.visit, run.gap, run.kind, run.ghost = visit, gap, None, None
             run.count += 1
+            if run.gap is not None and run.count > OFTEN:
+                gap = run.gap + (gap - run.gap) / OFTEN  # a popular run is told by its mean gap
+            run.visit, run.gap, run.kind, run.ghost = visit, gap, None, None
             visit.num_runs += 1
             visit.start = depth + first
 
@@ -109,7 +112,6 @@ class Hazard(Evictor):
         if block in run.free:
             raise PolicyError(f"block {block} became evictable twice")
         run.free[block] = None
-        self._changes += 1
         if len(run.free) == 1:
             self._free[run] = None
             self._push(run)
@@ -130,25 +132,26 @@ class Hazard(Evictor):
                 del self._runs[run]
 
     def victim(self) -> int:
-        heap = self._heap
-        while heap:
-            run = heap[0][-1]
-            if run.free and heap[0][1] == run.visit.index:
-                block = next(reversed(run.free))
-                self._bury(run, block)
-                self.removed(block)
-                return block
-            heappop(heap)
-        raise self.nothing_to_choose()
+        return self.victims(1, lambda block: -1)[0]
 
     def victims(self, count: int, uncover: Uncover) -> list[int]:
-        if self._requests >= self._next_fit:
-            self._fit()
-        if self._changes * FRESHNESS > len(self._free):
-            self._changes = 0
-            self._heap = [self._ranked(run) for run in self._free]
-            heapify(self._heap)
-        return super().victims(count, uncover)
+        self._renew()
+        chosen: list[int] = []
+        while len(chosen) < count:
+            run = self._lowest()
+            block, first = next(reversed(run.free)), len(chosen)
+            while True:
+                key = self._keys[block]
+                self.removed(block)
+                chosen.append(block)
+                parent = uncover(block)
+                if parent < 0 or len(chosen) == count or self._run_of[parent] is not run:
+                    break
+                block = parent
+            self._bury(run, key, len(chosen) - first)
+            if parent >= 0:
+                self.evictable(parent)
+        return chosen
 
     def candidates(self) -> set[int]:
         return {block for run in self._free for block in run.free}
@@ -204,39 +207,61 @@ class Hazard(Evictor):
             gap = -1 if run.gap is None else int(1 + run.gap).bit_length()
             uses = (1 + run.count).bit_length() - 1
             if run.count >= OFTEN:
-                run.kind = (("often", gap), None, None, None)
+                run.kind = (("often", int(2 * log2(1 + (run.gap or 0.0)))), None, None, None)
             else:
                 visit = run.visit
                 added = max(visit.num_tokens - visit.start * self._tokens_per_block, 0)
                 run.kind = (min(uses, 3), min(visit.num_runs, 10), (uses, gap), (1 + added).bit_length())
         return run.kind
 
-    def _ranked(self, run: Run) -> tuple[float, int, int, int, Run]:
+    def _ranked(self, run: Run) -> tuple[float, int, int, Run]:
         visit = run.visit
         self._tie += 1
         worth = self.model.worth(self._kind(run), self._visit.time - visit.time)
-        return worth, visit.index, -self._tie, id(run), run
+        return worth, visit.index, -self._tie, run
 
     def _push(self, run: Run) -> None:
         if len(self._heap) > 2 * len(self._free) + 64:
-            self._heap = [entry for entry in self._heap if entry[-1].free]
-            heapify(self._heap)
-        heappush(self._heap, self._ranked(run))
+            self._rank_all()
+        else:
+            heappush(self._heap, self._ranked(run))
+
+    def _rank_all(self) -> None:
+        self._heap = [self._ranked(run) for run in self._free]
+        heapify(self._heap)
+        self._next_ranking = self._requests + len(self._free) // FRESHNESS
+
+    def _renew(self) -> None:
+        """Fit the model and rank the candidates again, where that is due."""
+        if self._requests >= self._next_fit:
+            self._fit()
+            self._rank_all()
+        elif self._requests > self._next_ranking:
+            self._rank_all()
+
+    def _lowest(self) -> Run:
+        """The candidate worth least. Raises PolicyError where there is none."""
+        heap = self._heap
+        while heap:
+            _, index, _, run = heap[0]
+            if run.free and index == run.visit.index:
+                return run
+            heappop(heap)
+        raise self.nothing_to_choose()
 
     def _withdraw(self, run: Run, block: int) -> None:
         del run.free[block]
         if not run.free:
             del self._free[run]
 
-    def _bury(self, run: Run, block: int) -> None:
-        """The block leaves; the part of the run that left is known by the key of its first block."""
+    def _bury(self, run: Run, key: Hashable, count: int) -> None:
+        """`count` blocks left the end of the run; what left of it so far is known by the key of its first block."""
         if run.ghost is not None and self._ghosts.get(run.ghost[0]) is run.ghost[1]:
             ghost = self._ghosts.pop(run.ghost[0])
         else:
             ghost = Run({}, run.visit, run.count, run.gap)
             ghost.kind = self._kind(run)
-        ghost.length += 1
-        key = self._keys[block]
+        ghost.length += count
         run.ghost = (key, ghost)
         self._ghosts[key] = ghost
         while len(self._ghosts) > self._capacity:
@@ -250,4 +275,3 @@ class Hazard(Evictor):
         self.model.fit(waiting, 0.5 ** ((self._requests - self._fitted) / self.half_life))
         self._fitted = self._requests
         self._next_fit = self._requests + min(max(int(GROWTH * self._requests), FIRST_FIT), LONGEST_PAUSE)
-        self._changes = len(self._free) + 1

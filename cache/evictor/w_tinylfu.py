@@ -9,7 +9,7 @@ O(log n) amortised per candidate, O(1) per touched block; remembers no keys, onl
 
 from __future__ import annotations
 
-from collections.abc import Hashable
+from collections.abc import Hashable, Sequence
 
 from cache.access import Access
 from cache.evictor.queues import CandidateQueue, QueueEvictor
@@ -17,35 +17,43 @@ from cache.evictor.queues import CandidateQueue, QueueEvictor
 ROWS = 4
 MOST = 15
 SAMPLES_PER_BLOCK = 10
+SPREAD = 0x9E3779B97F4A7C15
+"""2^64 divided by the golden ratio: spreads neighbouring hashes over all bits."""
+MASK = (1 << 64) - 1
 
 
 class CountMin:
     """Counts of keys up to 15, never too low but for halving; `counters` per row."""
 
     def __init__(self, counters: int) -> None:
+        self._width = counters
         self._rows = [bytearray(counters) for _ in range(ROWS)]
         self._halve = bytes(count // 2 for count in range(256))
 
     def add(self, key: Hashable) -> None:
         """Count the key once more: only its smallest counters grow."""
-        places = self._places(key)
-        least = min(row[place] for row, place in zip(self._rows, places, strict=True))
+        one, two, three, four = self._rows
+        a, b, c, d = self._places(key)
+        least = min(one[a], two[b], three[c], four[d])
         if least < MOST:
-            for row, place in zip(self._rows, places, strict=True):
-                if row[place] == least:
-                    row[place] = least + 1
+            one[a] += one[a] == least
+            two[b] += two[b] == least
+            three[c] += three[c] == least
+            four[d] += four[d] == least
 
     def count(self, key: Hashable) -> int:
         """How often the key was counted, roughly."""
-        return min(row[place] for row, place in zip(self._rows, self._places(key), strict=True))
+        one, two, three, four = self._rows
+        a, b, c, d = self._places(key)
+        return min(one[a], two[b], three[c], four[d])
 
     def halve(self) -> None:
         """Age all counters."""
         self._rows = [row.translate(self._halve) for row in self._rows]
 
     def _places(self, key: Hashable) -> tuple[int, int, int, int]:
-        width, mixed = len(self._rows[0]), hash((key, "count-min"))
-        return mixed % width, (mixed >> 16) % width, (mixed >> 32) % width, (mixed >> 48) % width
+        width, mixed = self._width, hash(key) * SPREAD & MASK
+        return mixed % width, (mixed >> 11) % width, (mixed >> 23) % width, (mixed >> 37) % width
 
 
 class WTinyLfu(QueueEvictor):
@@ -60,6 +68,7 @@ class WTinyLfu(QueueEvictor):
         self.window_share, self.protected_share = window, protected
         self.sketch = CountMin(counters)
         self._samples = 0
+        self._filling = True
 
     def admit(self, key: Hashable, access: Access) -> CandidateQueue:
         self._sample(key)
@@ -74,7 +83,13 @@ class WTinyLfu(QueueEvictor):
         if len(self.protected) > max(1, self.protected_share * (1 - self.window_share) * self.capacity):
             self.enqueue(next(iter(self.protected.blocks)), self.probation)
 
+    def inserted(self, blocks: Sequence[int], depth: int, access: Access, keys: Sequence[Hashable]) -> None:
+        super().inserted(blocks, depth, access, keys)
+        while self._filling and len(self.window) > max(1, self.window_share * self.capacity):
+            self.enqueue(next(iter(self.window.blocks)), self.probation)  # nothing to duel for while there is room
+
     def choose(self) -> int:
+        self._filling = False
         ours, main = self.window.first_candidate(), self.probation.first_candidate()
         if main < 0:
             main = self.protected.first_candidate()
