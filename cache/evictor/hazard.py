@@ -5,6 +5,7 @@ much about its future: which turn of a conversation it is (runs on its path), ho
 used, how many tokens the last request added. From all runs, resident or recently gone, `HazardModel` learns the rate of
 use by these traits and age, and says what waiting is worth; LRU, in contrast, only ever looks at the age. Runs used
 often (system prompts) are told by their gap alone. A run leaves from its end, block by block, the least worthy first.
+Where LRU would have hit more of late (`Rival`), LRU decides for a while, so that little can be lost.
 
 Sources: see `hazard_model`. Ranks are renewed once an eighth of the candidates has changed, the model when requests
 have grown by a tenth: O(log n) amortised per candidate, O(1) per touched block. Ghosts: one key per run that left,
@@ -22,21 +23,14 @@ from cache.access import Access
 from cache.errors import PolicyError
 from cache.evictor.base import Evictor, Uncover
 from cache.evictor.hazard_model import HazardModel, Kind
+from cache.evictor.rival import Rival, Visit
 
 FIRST_FIT, LONGEST_PAUSE, GROWTH = 50, 1000, 0.1  # requests, requests, share of the requests so far
 FRESHNESS = 8
+RECENT_GAPS = 8
+"""The gap of a run is the mean over about so many."""
 OFTEN = 8
 """Uses from which on a run's gap says more than anything else."""
-
-
-class Visit:
-    """One request: when it came, how many runs its path has, how many tokens the last of them and the rest make up."""
-
-    __slots__ = ("index", "num_runs", "num_tokens", "start", "time")
-
-    def __init__(self, index: int, time: float, num_tokens: int) -> None:
-        self.index, self.time, self.num_tokens = index, time, num_tokens
-        self.num_runs = self.start = 0
 
 
 class Run:
@@ -61,6 +55,7 @@ class Hazard(Evictor):
             raise ValueError(f"half_life must be more than 0 requests, got {half_life}")
         self.half_life = half_life
         self.model = HazardModel()
+        self._rival = Rival()
         self._run_of: dict[int, Run] = {}
         self._keys: dict[int, Hashable] = {}
         self._ghosts: OrderedDict[Hashable, Run] = OrderedDict()
@@ -82,13 +77,18 @@ class Hazard(Evictor):
         for start, stop, ghost in self._returning(keys):
             count, gap = 1, None
             if ghost is not None:
+                self._rival.wanted(ghost.visit, stop - start, False)
                 gap = self._ended(ghost, used=True)
                 count += ghost.count
+                if ghost.gap is not None:
+                    gap = ghost.gap + (gap - ghost.gap) / min(count - 1, RECENT_GAPS)
             run = Run(dict.fromkeys(blocks[start:stop]), visit, count, gap)
             self._runs[run] = None
             self._run_of.update(dict.fromkeys(run.blocks, run))
             visit.num_runs += 1
             visit.start = depth + start
+        self._rival.touched(visit, len(blocks))
+        self._rival.entered(len(blocks))
         self._capacity = max(self._capacity, len(self._run_of))
 
     def accessed(self, blocks: Sequence[int], depth: int, access: Access) -> None:
@@ -97,15 +97,17 @@ class Hazard(Evictor):
             run, first = self._run_of[blocks[i]], i
             while i < len(blocks) and self._run_of[blocks[i]] is run:
                 i += 1
+            self._rival.wanted(run.visit, i - first, True)
             gap = self._ended(run, used=True)
             if i - first < len(run.blocks):
                 run = self._split(run, blocks[first:i])
             run.count += 1
-            if run.gap is not None and run.count > OFTEN:
-                gap = run.gap + (gap - run.gap) / OFTEN  # a popular run is told by its mean gap
+            if run.gap is not None:
+                gap = run.gap + (gap - run.gap) / min(run.count - 1, RECENT_GAPS)
             run.visit, run.gap, run.kind, run.ghost = visit, gap, None, None
             visit.num_runs += 1
             visit.start = depth + first
+        self._rival.touched(visit, len(blocks))
 
     def evictable(self, block: int) -> None:
         run = self._run_of[block]
@@ -165,6 +167,7 @@ class Hazard(Evictor):
             self._timed = self._timed or access.time > 0
             self._visit = Visit(access.index, access.time if self._timed else float(access.index), access.num_tokens)
             self._requests += 1
+            self._rival.begun(self._visit, self._capacity)
         return self._visit
 
     def _returning(self, keys: Sequence[Hashable]) -> Iterator[tuple[int, int, Run | None]]:
@@ -217,7 +220,7 @@ class Hazard(Evictor):
     def _ranked(self, run: Run) -> tuple[float, int, int, Run]:
         visit = run.visit
         self._tie += 1
-        worth = self.model.worth(self._kind(run), self._visit.time - visit.time)
+        worth = 0.0 if self._rival.leads else self.model.worth(self._kind(run), self._visit.time - visit.time)
         return worth, visit.index, -self._tie, run
 
     def _push(self, run: Run) -> None:
@@ -233,6 +236,8 @@ class Hazard(Evictor):
 
     def _renew(self) -> None:
         """Fit the model and rank the candidates again, where that is due."""
+        if self._rival.judge():
+            self._next_ranking = 0
         if self._requests >= self._next_fit:
             self._fit()
             self._rank_all()
@@ -265,12 +270,16 @@ class Hazard(Evictor):
         run.ghost = (key, ghost)
         self._ghosts[key] = ghost
         while len(self._ghosts) > self._capacity:
-            self._ended(self._ghosts.popitem(last=False)[1], used=False)
+            lost = self._ghosts.popitem(last=False)[1]
+            self._rival.left(lost.visit, lost.length)
+            self._ended(lost, used=False)
 
     def _fit(self) -> None:
         now = self._visit.time
         waiting = [
-            (self._kind(run), max(now - run.visit.time, 0.0)) for runs in (self._runs, self._ghosts.values()) for run in runs
+            (self._kind(run), max(now - run.visit.time, 0.0))
+            for runs in (self._runs, self._ghosts.values())
+            for run in runs
         ]
         self.model.fit(waiting, 0.5 ** ((self._requests - self._fitted) / self.half_life))
         self._fitted = self._requests

@@ -49,7 +49,7 @@ def _edges() -> Floats:
 class HazardModel:
     """Life tables by kind, the model fitted to them, and the worth of waiting under it."""
 
-    def __init__(self, evidence: float = 10.0, rate: float = 0.3, offset: float = 60.0) -> None:
+    def __init__(self, evidence: float = 20.0, rate: float = 0.3, offset: float = 60.0) -> None:
         """`evidence`: uses that weigh as much as the prior; prior hazard = `rate` / (age + `offset` seconds)."""
         edges = _edges()
         self._widths: Floats = np.diff(edges)
@@ -112,12 +112,18 @@ class HazardModel:
         traits = [_numbered(kind[i] for kind in kinds) for i in range(1, len(kinds[0]))]
         has_traits = np.array([kind[1] is not None for kind in kinds])
         known = self._factors or [{} for _ in traits]
-        factors = [np.array([before.get(value, 1.0) for value in values]) for before, (values, _) in zip(known, traits, strict=True)]
+        factors = [
+            np.array([before.get(value, 1.0) for value in values])
+            for before, (values, _) in zip(known, traits, strict=True)
+        ]
         product = np.prod([factor[codes] for factor, (_, codes) in zip(factors, traits, strict=True)], axis=0)
         total = uses.sum(axis=1) * has_traits
         prior = self._evidence / 2
         for _ in range(ROUNDS):
-            expected = (exposure * self._fit_curves(len(strata), stratum, uses, exposure * product[:, None], has_traits)[stratum]).sum(axis=1)
+            expected = (
+                exposure
+                * self._fit_curves(len(strata), stratum, uses, exposure * product[:, None], has_traits)[stratum]
+            ).sum(axis=1)
             for factor, (values, codes) in zip(factors, traits, strict=True):
                 product /= factor[codes]
                 weights = np.bincount(codes, expected * product * has_traits, len(values))
@@ -133,10 +139,14 @@ class HazardModel:
             for factor, (values, _) in zip(factors, traits, strict=True)
         ]
 
-    def _fit_curves(self, count: int, stratum: NDArray[np.intp], uses: Floats, exposure: Floats, has_traits: NDArray[np.bool_]) -> Floats:
+    def _fit_curves(
+        self, count: int, stratum: NDArray[np.intp], uses: Floats, exposure: Floats, has_traits: NDArray[np.bool_]
+    ) -> Floats:
         """Hazard by age, a row per stratum, each drawn towards that of all kinds with traits."""
         strength = 2 * self._evidence
-        self._pooled = (uses[has_traits].sum(axis=0) + strength) / (exposure[has_traits].sum(axis=0) + strength / self._prior)
+        self._pooled = (uses[has_traits].sum(axis=0) + strength) / (
+            exposure[has_traits].sum(axis=0) + strength / self._prior
+        )
         seen, spent = np.zeros((count, NUM_AGES)), np.zeros((count, NUM_AGES))
         np.add.at(seen, stratum, uses)
         np.add.at(spent, stratum, exposure)

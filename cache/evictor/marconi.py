@@ -22,7 +22,7 @@ FRACTION_BITS = 8
 class Marconi(RankedEvictor):
     """Rank: (last use + alpha x depth / crossover, deeper first)."""
 
-    def __init__(self, alpha: float = 200.0, crossover: float = 1600.0) -> None:
+    def __init__(self, alpha: float = 5000.0, crossover: float = 1600.0) -> None:
         """`alpha`: requests of age that a doubled cost is worth; `crossover`: depth, in blocks, at which attention
         doubles the cost of a block."""
         if alpha < 0 or crossover <= 0:

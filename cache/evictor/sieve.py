@@ -1,7 +1,7 @@
 """SIEVE: one FIFO and a hand that walks it from old to young; a visited block is spared once, an unvisited one goes.
 
 Survivors keep their place, so the hand sifts new blocks faster than old ones. The hand steps over blocks in use without
-clearing their mark; at the young end it starts its next round at the old one.
+clearing their mark; once the youngest block has gone it starts its next round at the oldest one.
 
 Source: Zhang, Yang, Yue, Vigfusson, Rashmi, "SIEVE is simpler than LRU", NSDI 2024.
 O(log n) amortised per candidate, O(1) per touched block.
@@ -20,6 +20,8 @@ PLACE_MASK = (1 << PLACE_BITS) - 1
 
 class Sieve(QueueEvictor):
     """A candidate waits for the round in which the hand will next reach it: (round, place in the FIFO)."""
+
+    adapts = False  # the hand may follow the young end for ever, if nothing new is visited before it gets there
 
     def __init__(self) -> None:
         super().__init__(1)
@@ -44,6 +46,8 @@ class Sieve(QueueEvictor):
             block = self.fifo.first_candidate()
             self.round, self.hand = divmod(self.fifo.blocks[block], 1 << PLACE_BITS)
             if block not in self.visited:
+                if block == next(reversed(self.fifo.blocks)):
+                    self.round, self.hand = self.round + 1, 0
                 return block
             self.visited.remove(block)
             self.fifo.blocks[block] += 1 << PLACE_BITS

@@ -18,6 +18,8 @@ from cache.evictor.queues import CandidateQueue, QueueEvictor
 class Slru(QueueEvictor):
     """Two LRU queues."""
 
+    adapts = False  # the protected segment only gives way to hits in probation, which a small probation never sees
+
     def __init__(self, protected: float = 0.8) -> None:
         """`protected`: largest share of the pool the protected segment may hold."""
         if not 0 < protected < 1:

@@ -62,7 +62,9 @@ class WTinyLfu(QueueEvictor):
     def __init__(self, window: float = 0.01, protected: float = 0.8, counters: int = 65536) -> None:
         """`window`: share of the pool; `protected`: share of the rest; `counters`: width of the sketch."""
         if not (0 < window < 1 and 0 < protected < 1 and counters > 0):
-            raise ValueError(f"window {window} and protected {protected} must lie in (0, 1), counters {counters} above 0")
+            raise ValueError(
+                f"window {window} and protected {protected} must lie in (0, 1), counters {counters} above 0"
+            )
         super().__init__(3)
         self.window, self.probation, self.protected = self.queues
         self.window_share, self.protected_share = window, protected
