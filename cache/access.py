@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class Retention:
-    """How precious tokens `start` to `stop` (None: the end) of a prompt are: 0 to 100, for `seconds` (None: for good)."""
+    """Tokens `start` to `stop` (None: the end) have a priority, 0 to 100, for `seconds` (None: for good)."""
 
     start: int
     stop: int | None

@@ -45,11 +45,9 @@ class Arc(QueueEvictor):
         return next((block for queue in order if (block := queue.first_candidate()) >= 0), -1)
 
     def gone(self, block: int, key: Hashable) -> None:
-        if self.place[block] is self.t1:
-            self.b1.remember(key, True, self.capacity)
-        else:
-            self.b2.remember(key, True, self.capacity)
-        self.b1.shrink(self.capacity - len(self.t1) + 1)  # the victim still stands in its list
+        seen_once = self.place[block] is self.t1
+        (self.b1 if seen_once else self.b2).remember(key, True, self.capacity)
+        self.b1.shrink(self.capacity - (len(self.t1) - seen_once))  # the victim still stands in its list
         self.b2.shrink(self.capacity - len(self.b1))
 
     def num_ghosts(self) -> int:

@@ -188,8 +188,8 @@ def a_shifted_workload_recovers(make: Make) -> None:
     """What was hot once must not stay for ever."""
     if not make().adapts:
         raise Skip("says of itself that it never lets go of what was hot or early once (adapts = False)")
-    old = [(i % 10, 0, 0) for i in range(400)]
-    new = [(100 + i % 10, 0, 0) for i in range(400)]
+    old: list[Prompt] = [(i % 10, 0, 0) for i in range(400)]
+    new: list[Prompt] = [(100 + i % 10, 0, 0) for i in range(400)]
     hits = replay(old + new, make(), 33, describe=plain)
     late = sum(hit or 0 for hit in hits[-100:])
     assert late >= 150, f"{late} of 200 possible hits once the new documents are the hot ones"
@@ -247,7 +247,7 @@ def _refused(act: Callable[[], Any], what: str) -> None:
 
 
 def _size(evictor: Evictor) -> int:
-    """Things held in containers anywhere below the policy's attributes; what it was shown of the future is not its own."""
+    """Things held in containers below the policy's attributes; the future it was shown is not its own."""
     return sum(len(thing) for thing in islice(_containers(evictor, set()), 1_000_000))
 
 

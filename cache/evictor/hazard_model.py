@@ -3,8 +3,8 @@
 Every stay of a run of blocks (from one use to the next, or to where it was lost sight of) is one line of a life table
 of its kind: so many were still waiting at this age, so many of them were used. The rate of use by kind and age, the
 *hazard*, is taken to be a curve over age, one per stratum, times a factor per trait of the kind (proportional hazards),
-fitted by going round the factors: factor = uses seen / uses expected. Few observations are drawn towards the curve of all
-strata, and that towards 1/(age + constant), under which the order is LRU's.
+fitted by going round the factors: factor = uses seen / uses expected. Few observations are drawn towards the curve of
+all strata, and that towards 1/(age + constant), under which the order is LRU's.
 
 What a block is worth is then the steepest chord of its curve of hits over occupancy from its age on: the best rate of
 hits per second of memory that some patience would earn (Gittins' index). A question that takes at least a minute to

@@ -1,8 +1,8 @@
 """Least frequently used: fewest requests since insertion, then the least recent, then deeper first.
 
 Ageing is a parameter and off by default. With a half-life, a use counts half after so many requests; since all counts
-shrink alike, their order only changes with a new use, and the logarithm of the count, on the scale of some fixed moment,
-can stand in the rank (forward decay).
+shrink alike, their order only changes with a new use, and the logarithm of the count, on the scale of some fixed
+moment, can stand in the rank (forward decay).
 
 Sources: the frequency-count replacement of Belady, "A study of replacement algorithms for a virtual-storage computer",
 IBM Systems Journal 1966; Cormode et al., "Forward decay", ICDE 2009. O(log n) per candidate, O(1) per touched block.

@@ -1,4 +1,4 @@
-"""S3-FIFO: a small FIFO sifts out what is used once; what was used there, or comes back soon after, enters the main FIFO.
+"""S3-FIFO: a small FIFO sifts out what is used once; what was used there, or comes back soon, enters the main FIFO.
 
 A hit only raises a counter (up to 3). The small queue's first candidate moves to the main queue if it was hit twice,
 else it goes and its key is remembered; the main queue gives its first candidate another round per hit.

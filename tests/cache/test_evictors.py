@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from support.conf import build, options
 from support.replays import Prompt, drawn_prompts, hit_blocks, replayed
 from support.simulator import Resident, simulate
+from support.slow_policies import SLOW
 
 from cache.access import Access
 from cache.errors import PolicyError
@@ -94,6 +95,14 @@ def test_hits_equal_those_of_an_independent_simulator(name: str, seed: int, bloc
     assert hits == simulate(
         prompts, block_size, num_blocks, judge(name, fitting(prompts, block_size, num_blocks), victims)
     )
+
+
+@pytest.mark.parametrize("name", SLOW)
+@settings(max_examples=12, deadline=None)
+@given(seed=st.integers(0, 10**6), num_blocks=st.integers(24, 60))
+def test_victims_equal_those_of_a_slow_model_of_the_paper(name: str, seed: int, num_blocks: int) -> None:
+    prompts = drawn_prompts(seed, count=120)
+    assert replayed(prompts, 1, num_blocks, build("evictor", name)) == replayed(prompts, 1, num_blocks, SLOW[name]())
 
 
 def fitting(prompts: list[Prompt], block_size: int, num_blocks: int) -> list[Prompt]:
