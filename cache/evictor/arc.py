@@ -47,8 +47,11 @@ class Arc(QueueEvictor):
     def gone(self, block: int, key: Hashable) -> None:
         seen_once = self.place[block] is self.t1
         (self.b1 if seen_once else self.b2).remember(key, True, self.capacity)
-        self.b1.shrink(self.capacity - (len(self.t1) - seen_once))  # the victim still stands in its list
-        self.b2.shrink(self.capacity - len(self.b1))
+        room = self.capacity - (len(self.t1) - seen_once)  # the victim still stands in its list
+        if len(self.b1) > room:
+            self.b1.shrink(room)
+        if len(self.b1) + len(self.b2) > self.capacity:
+            self.b2.shrink(self.capacity - len(self.b1))
 
     def num_ghosts(self) -> int:
         return len(self.b1) + len(self.b2)

@@ -30,39 +30,31 @@ class CandidateQueue:
 
     def __init__(self) -> None:
         self.blocks: OrderedDict[int, int] = OrderedDict()
-        self._free: dict[int, int] = {}
+        self.free: dict[int, int] = {}
+        """Those that may leave now, with their entries in the heap."""
         self._heap: list[int] = []
 
     def __len__(self) -> int:
         return len(self.blocks)
 
-    @property
-    def num_candidates(self) -> int:
-        """How many of its blocks may leave now."""
-        return len(self._free)
-
     def offer(self, block: int) -> None:
         """The block may leave from now on."""
         entry = self.blocks[block] << BLOCK_BITS | block
-        self._free[block] = entry
-        if len(self._heap) > 2 * len(self._free) + 64:
-            self._heap[:] = self._free.values()
+        self.free[block] = entry
+        if len(self._heap) > 2 * len(self.free) + 64:
+            self._heap[:] = self.free.values()
             heapify(self._heap)
         else:
             heappush(self._heap, entry)
 
-    def withdraw(self, block: int) -> None:
-        """The block may not leave."""
-        self._free.pop(block, None)
-
     def drop(self, block: int) -> None:
         """The block stands here no more."""
         del self.blocks[block]
-        self._free.pop(block, None)
+        self.free.pop(block, None)
 
     def first_candidate(self) -> int:
         """The oldest block that may leave, or -1."""
-        heap, free = self._heap, self._free
+        heap, free = self._heap, self.free
         while heap:
             block = heap[0] & BLOCK_MASK
             if free.get(block) == heap[0]:
@@ -79,7 +71,6 @@ class QueueEvictor(Evictor):
         self.place: dict[int, CandidateQueue] = {}
         self.keys: dict[int, Hashable] = {}
         self.capacity = 0
-        self._candidates: set[int] = set()
         self._clock = 0
 
     @abstractmethod
@@ -101,12 +92,14 @@ class QueueEvictor(Evictor):
     def enqueue(self, block: int, queue: CandidateQueue) -> None:
         """Put the block at the young end of a queue, out of the one it stands in."""
         old = self.place.get(block)
+        may_leave = False
         if old is not None:
-            old.drop(block)
+            may_leave = old.free.pop(block, None) is not None
+            del old.blocks[block]
         self._clock += 1
         queue.blocks[block] = self._clock
         self.place[block] = queue
-        if block in self._candidates:
+        if may_leave:
             queue.offer(block)
 
     def inserted(self, blocks: Sequence[int], depth: int, access: Access, keys: Sequence[Hashable]) -> None:
@@ -122,26 +115,24 @@ class QueueEvictor(Evictor):
             self.touch(block, access)
 
     def evictable(self, block: int) -> None:
-        if block in self._candidates:
+        queue = self.place[block]
+        if block in queue.free:
             raise PolicyError(f"block {block} became evictable twice")
-        self.place[block].offer(block)
-        self._candidates.add(block)
+        queue.offer(block)
 
     def pinned(self, block: int) -> None:
-        if block not in self._candidates:
+        queue = self.place.get(block)
+        if queue is None or queue.free.pop(block, None) is None:
             raise PolicyError(f"block {block} was pinned but is no candidate")
-        self._candidates.remove(block)
-        self.place[block].withdraw(block)
 
     def removed(self, block: int) -> None:
         queue = self.place.pop(block, None)
         if queue is not None:
             queue.drop(block)
             del self.keys[block]
-            self._candidates.discard(block)
 
     def victim(self) -> int:
-        block = self.choose() if self._candidates else -1
+        block = self.choose()
         if block < 0:
             raise self.nothing_to_choose()
         self.gone(block, self.keys[block])
@@ -149,4 +140,4 @@ class QueueEvictor(Evictor):
         return block
 
     def candidates(self) -> set[int]:
-        return set(self._candidates)
+        return {block for block, queue in self.place.items() if block in queue.free}

@@ -36,7 +36,7 @@ class Sieve(QueueEvictor):
         self.visited.add(block)
 
     def evictable(self, block: int) -> None:
-        if block not in self._candidates:
+        if block not in self.fifo.free:
             place = self.fifo.blocks[block] & PLACE_MASK
             self.fifo.blocks[block] = self.round + (place <= self.hand) << PLACE_BITS | place
         super().evictable(block)
@@ -44,6 +44,8 @@ class Sieve(QueueEvictor):
     def choose(self) -> int:
         while True:
             block = self.fifo.first_candidate()
+            if block < 0:
+                return block
             self.round, self.hand = divmod(self.fifo.blocks[block], 1 << PLACE_BITS)
             if block not in self.visited:
                 if block == next(reversed(self.fifo.blocks)):

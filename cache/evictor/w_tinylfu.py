@@ -33,27 +33,31 @@ class CountMin:
     def add(self, key: Hashable) -> None:
         """Count the key once more: only its smallest counters grow."""
         one, two, three, four = self._rows
-        a, b, c, d = self._places(key)
-        least = min(one[a], two[b], three[c], four[d])
+        width, mixed = self._width, hash(key) * SPREAD & MASK
+        a, b, c, d = mixed % width, (mixed >> 11) % width, (mixed >> 23) % width, (mixed >> 37) % width
+        p, q, r, s = one[a], two[b], three[c], four[d]
+        least = min(p, q, r, s)
         if least < MOST:
-            one[a] += one[a] == least
-            two[b] += two[b] == least
-            three[c] += three[c] == least
-            four[d] += four[d] == least
+            if p == least:
+                one[a] += 1
+            if q == least:
+                two[b] += 1
+            if r == least:
+                three[c] += 1
+            if s == least:
+                four[d] += 1
 
     def count(self, key: Hashable) -> int:
         """How often the key was counted, roughly."""
         one, two, three, four = self._rows
-        a, b, c, d = self._places(key)
-        return min(one[a], two[b], three[c], four[d])
+        width, mixed = self._width, hash(key) * SPREAD & MASK
+        return min(
+            one[mixed % width], two[(mixed >> 11) % width], three[(mixed >> 23) % width], four[(mixed >> 37) % width]
+        )
 
     def halve(self) -> None:
         """Age all counters."""
         self._rows = [row.translate(self._halve) for row in self._rows]
-
-    def _places(self, key: Hashable) -> tuple[int, int, int, int]:
-        width, mixed = self._width, hash(key) * SPREAD & MASK
-        return mixed % width, (mixed >> 11) % width, (mixed >> 23) % width, (mixed >> 37) % width
 
 
 class WTinyLfu(QueueEvictor):
@@ -73,11 +77,11 @@ class WTinyLfu(QueueEvictor):
         self._filling = True
 
     def admit(self, key: Hashable, access: Access) -> CandidateQueue:
-        self._sample(key)
+        self.sketch.add(key)
         return self.window
 
     def touch(self, block: int, access: Access) -> None:
-        self._sample(self.keys[block])
+        self.sketch.add(self.keys[block])
         if self.place[block] is self.window:
             self.enqueue(block, self.window)
             return
@@ -87,6 +91,7 @@ class WTinyLfu(QueueEvictor):
 
     def inserted(self, blocks: Sequence[int], depth: int, access: Access, keys: Sequence[Hashable]) -> None:
         super().inserted(blocks, depth, access, keys)
+        self._sampled(len(blocks))
         while self._filling and len(self.window) > max(1, self.window_share * self.capacity):
             self.enqueue(next(iter(self.window.blocks)), self.probation)  # nothing to duel for while there is room
 
@@ -104,9 +109,13 @@ class WTinyLfu(QueueEvictor):
         self.enqueue(ours, self.probation)
         return main
 
-    def _sample(self, key: Hashable) -> None:
-        self.sketch.add(key)
-        self._samples += 1
+    def accessed(self, blocks: Sequence[int], depth: int, access: Access) -> None:
+        super().accessed(blocks, depth, access)
+        self._sampled(len(blocks))
+
+    def _sampled(self, count: int) -> None:
+        """Age the sketch once it holds ten counts per block of the pool."""
+        self._samples += count
         if self._samples >= SAMPLES_PER_BLOCK * max(self.capacity, 64):
             self._samples //= 2
             self.sketch.halve()

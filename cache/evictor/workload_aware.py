@@ -69,25 +69,31 @@ class WorkloadAware(QueueEvictor):
         self._used(blocks, access)
 
     def admit(self, key: Hashable, access: Access) -> CandidateQueue:
-        return self.categories.setdefault(access.category, Category())
+        return self._category(access)
 
     def touch(self, block: int, access: Access) -> None:
-        self.enqueue(block, self.admit(None, access))
+        self.enqueue(block, self._category(access))
 
     def choose(self) -> int:
         def chance(head: tuple[int, Category]) -> float:
             return head[1].chance(self._now - self._last[head[0]], self.horizon)
 
         heads = [(category.first_candidate(), category) for category in self.categories.values()]
-        return min((head for head in heads if head[0] >= 0), key=chance)[0]
+        return min((head for head in heads if head[0] >= 0), key=chance, default=(-1, None))[0]
 
     def removed(self, block: int) -> None:
         super().removed(block)
         self._last.pop(block, None)
 
+    def _category(self, access: Access) -> Category:
+        category = self.categories.get(access.category)
+        if category is None:
+            category = self.categories[access.category] = Category()
+        return category
+
     def _used(self, blocks: Sequence[int], access: Access) -> None:
         self._now = max(self._now, access.time)
         self._last.update(dict.fromkeys(blocks, access.time))
-        category = self.categories.setdefault(access.category, Category())
+        category = self._category(access)
         category.uses += len(blocks)
         category.forget()

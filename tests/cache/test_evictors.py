@@ -38,12 +38,29 @@ class TestContract:
         assert today == GOLDEN[name]
 
 
-GOLDEN = {  # hit blocks on the frozen trace with pools of 40, 120 and 300 blocks
+GOLDEN = {  # hit blocks on the frozen trace with pools of 40, 120 and 300 blocks, all hints given
+    "arc": [2488, 3570, 3832],
     "belady": [2991, 3820, 3967],
     "fifo": [2069, 3095, 3614],
+    "gdsf": [2669, 3435, 3796],
+    "hazard": [2460, 3505, 3712],
+    "length_aware": [1126, 1519, 2355],
     "lfu": [2671, 3570, 3764],
+    "lirs": [2452, 3617, 3867],
     "lru": [2118, 3128, 3654],
+    "lru_k": [2560, 3582, 3844],
+    "marconi": [1702, 3208, 3688],
+    "mru": [864, 1428, 2104],
     "random": [2057, 3133, 3657],
+    "s3fifo": [2663, 3562, 3822],
+    "session": [2199, 2905, 3190],
+    "sieve": [2674, 3570, 3764],
+    "slru": [2654, 3569, 3764],
+    "tail_latency": [1915, 2575, 3080],
+    "ttl_priority": [946, 1403, 2083],
+    "two_q": [2546, 3491, 3776],
+    "w_tinylfu": [2565, 3593, 3897],
+    "workload_aware": [2064, 2939, 3662],
 }
 
 
