@@ -219,7 +219,7 @@ ALLOCATORS: dict[str, Any] = {
 
 
 THOROUGH = {"naive", "sha256", "colliding", "lru", "lfu", "fifo", "random"}
-"""The others keep the contract of evictors, which includes replays with checked books: a look at concurrency is enough."""
+"""The others keep the contract of evictors, which replays with checked books: a look at concurrency is enough."""
 
 
 @pytest.mark.parametrize("name", ALLOCATORS)
