@@ -113,7 +113,17 @@ def replay(
 
 def access_of(request: Request, index: int) -> Access:
     """What a policy may know of a request."""
-    return Access(index, request.arrival, len(request.tokens), request.session, request.turn, request.category)
+    return Access(
+        index,
+        request.arrival,
+        len(request.tokens),
+        request.session,
+        request.turn,
+        request.category,
+        request.priority,
+        request.retention,
+        request.last_turn,
+    )
 
 
 def _known_blocks(manager: CacheManager, observer: Observer | None) -> Callable[[Sequence], int]:

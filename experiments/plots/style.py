@@ -54,7 +54,7 @@ FAMILIAR = {
     "belady": Look(GREY, "", "--"),
     "no sharing": Look(BLACK, "x", ":"),
 }
-OTHERS = [Look(color, marker) for marker in "vP<>" for color in (RED, SKY, BROWN, VIOLET)]
+OTHERS = [Look(color, marker) for marker in "vP<>Xph*" for color in (RED, SKY, BROWN, VIOLET)]
 
 
 def looks(policies: Iterable[str]) -> dict[str, Look]:

@@ -46,7 +46,7 @@ def draw_sweep(frame: DataFrame) -> dict[str, Figure]:
 
 def _by_pool(frame: DataFrame) -> Figure:
     sizes = _some(sorted(frame.block_size.unique()))
-    figure, axes = panels(len(sizes), sharey=True)
+    figure, axes = panels(len(sizes), sharey=True, height=_height(frame))
     texts = {row.pool_group: _pool_text(row) for row in frame.sort_values("block_size", ascending=False).itertuples()}
     for panel, size in zip(axes, sizes, strict=True):
         part = frame[frame.block_size == size]
@@ -60,7 +60,7 @@ def _by_pool(frame: DataFrame) -> Figure:
 
 def _by_block_size(frame: DataFrame) -> Figure:
     groups = _some(list(frame.sort_values("pool_tokens").pool_group.unique()))
-    figure, axes = panels(len(groups), sharey=True)
+    figure, axes = panels(len(groups), sharey=True, height=_height(frame))
     for panel, group in zip(axes, groups, strict=True):
         part = frame[frame.pool_group == group]
         panel.set_xscale("log", base=2)
@@ -69,6 +69,11 @@ def _by_block_size(frame: DataFrame) -> Figure:
         panel.set(title=f"{title} ({group})" if group.endswith("%") else title, xlabel="block size (tokens)")
     _finish(figure, axes, [(frame[frame.pool_group == group], "block_size") for group in groups])
     return figure
+
+
+def _height(frame: DataFrame) -> float:
+    """Inches: room for a label per policy beside the lines."""
+    return max(3.1, 0.18 * (frame.policy.nunique() + 3))
 
 
 def _contested(frame: DataFrame) -> DataFrame:

@@ -232,11 +232,18 @@ ALLOCATORS: dict[str, Any] = {
 }
 
 
+THOROUGH = {"naive", "sha256", "colliding", "lru", "lfu", "fifo", "random"}
+"""The others keep the contract of evictors, which replays with checked books: a look at concurrency is enough."""
+
+
 @pytest.mark.parametrize("name", ALLOCATORS)
 def test_random_traffic_never_reads_a_wrong_prefix_and_the_books_always_balance(name: str) -> None:
     run_state_machine_as_test(
         traffic(ALLOCATORS[name]),
         settings=settings(
-            max_examples=60, stateful_step_count=60, deadline=None, suppress_health_check=list(HealthCheck)
+            max_examples=60 if name.partition("-")[0] in THOROUGH else 10,
+            stateful_step_count=60,
+            deadline=None,
+            suppress_health_check=list(HealthCheck),
         ),
     )

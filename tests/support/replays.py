@@ -77,15 +77,3 @@ def drawn_prompts(seed: int, count: int = 60, longest: int = 24) -> list[Prompt]
         tail = tuple(draw.randrange(3) for _ in range(draw.randrange(1, 8)))
         prompts.append((base[:keep] + tail)[:longest])
     return prompts
-
-
-def frozen_trace() -> list[Prompt]:
-    """The trace golden counts refer to: Zipf-popular documents of 6 to 12 tokens, asked again, beside scans."""
-    draw, prompts = random.Random(2026), []
-    for i in range(600):
-        if i % 5 == 4:
-            prompts.append((1000 + i, *range(7)))
-        else:
-            document = min(int(draw.paretovariate(0.8)), 60)
-            prompts.append((document, *range(6 + document % 7), draw.randrange(4)))
-    return prompts

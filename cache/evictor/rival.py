@@ -1,0 +1,89 @@
+"""LRU in the shadow of another policy, for the price of a counter per request: who would have hit more of late?
+
+LRU holds the blocks of the latest requests, as many as fill the pool. So it is enough to know which request last used a
+block, and how many blocks each request was the last to use: no second cache is kept. (Approximate where a policy has
+forgotten a block that LRU would still hold, and at the edge of the oldest request.)
+
+Where LRU would have hit more, it leads for some turnovers of the pool; then the policy is on trial again, and if it
+fails again LRU leads for twice as long. So a policy that suits the traffic costs nothing, and one that does not costs
+ever less.
+
+Knows nothing of the policy.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+
+FADE, TRIAL, PAUSE, MARGIN = 1.0, 2.0, 4.0, 0.02
+"""Of the rivalry with LRU, in turnovers of the pool: half-life of its score, least time on trial, first time LRU leads;
+and the share of LRU's hits by which it must be ahead."""
+
+
+class Visit:
+    """One request: when it came, how many runs its path has, how many tokens the last of them and the rest make up."""
+
+    __slots__ = ("index", "num_runs", "num_tokens", "stack", "start", "time")
+
+    def __init__(self, index: int, time: float, num_tokens: int) -> None:
+        self.index, self.time, self.num_tokens = index, time, num_tokens
+        self.num_runs = self.start = 0
+        self.stack = 0
+        """Blocks it was the last to use."""
+
+
+class Rival:
+    """Keeps the score between LRU and a policy; `leads` says who chooses."""
+
+    def __init__(self) -> None:
+        self.leads = False
+        self._held: deque[Visit] = deque()
+        self._total = self._oldest = self._capacity = 0
+        self._ours = self._lrus = 0.0
+        self._turnovers, self._since, self._pause = 0.0, 0.0, PAUSE
+
+    def begun(self, visit: Visit, capacity: int) -> None:
+        """A request comes; LRU gives up its oldest ones where they no longer fit."""
+        self._capacity = capacity
+        self._held.append(visit)
+        while self._total > capacity and len(self._held) > 1:
+            gone = self._held.popleft()
+            self._total -= gone.stack
+            self._oldest = gone.index + 1
+
+    def wanted(self, last: Visit, count: int, resident: bool) -> None:
+        """Blocks last used by the request `last` are asked for: who had them?"""
+        self._lrus += count * (last.index >= self._oldest)
+        self._ours += count * resident
+        self.left(last, count)
+
+    def left(self, last: Visit, count: int) -> None:
+        """Blocks are no longer those of the request `last`."""
+        last.stack -= count
+        if last.index >= self._oldest:
+            self._total -= count
+
+    def touched(self, visit: Visit, count: int) -> None:
+        """Blocks are now those of this request."""
+        visit.stack += count
+        self._total += count
+
+    def entered(self, count: int) -> None:
+        """New blocks turn the pool over, and old hits fade."""
+        turned = count / max(self._capacity, 1)
+        self._turnovers += turned
+        fade = 0.5 ** (turned / FADE)
+        self._ours, self._lrus = self._ours * fade, self._lrus * fade
+
+    def judge(self) -> bool:
+        """Whether the lead changes now."""
+        waited = self._turnovers - self._since
+        if self.leads:
+            if waited < self._pause:
+                return False
+            self._pause *= 2
+        elif waited < TRIAL or self._ours >= (1 - MARGIN) * self._lrus:
+            return False
+        self.leads, self._since = not self.leads, self._turnovers
+        self._ours = self._lrus = 0.0
+        return True

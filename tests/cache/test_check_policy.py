@@ -1,0 +1,75 @@
+"""`python -m cache.evictor.check`: a sound policy passes, each kind of unsound one is told what is wrong."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from cache.evictor.check import main
+
+HEAD = """
+from cache.evictor.ranked import RankedEvictor
+
+class Mine(RankedEvictor):
+    def inserted(self, blocks, depth, access, keys):
+        {guard}
+        self.accessed(blocks, depth, access)
+
+    def accessed(self, blocks, depth, access):
+        for i, block in enumerate(blocks):
+            self.ranks[block] = {rank}
+"""
+GUARD = "self.must_be_new(self.ranks, blocks)"
+
+
+def written(folder: Path, text: str) -> str:
+    path = folder / "mine.py"
+    path.write_text(text)
+    return str(path)
+
+
+def test_a_sound_policy_keeps_all_promises(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    rank = "(access.index // 20) * 1000 - depth - i + 10 ** 6"
+    assert main([written(tmp_path, HEAD.format(guard=GUARD, rank=rank))]) == 0
+    assert "all 11 promises kept" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("guard", "rank", "broken"),
+    [
+        ("pass", "access.index // 20 + 10 ** 6", "misuse raises"),
+        (GUARD, "(access.index << 32) + (1 << 32) - depth - i", "it differs from lru"),
+        (GUARD, "-access.index + 10 ** 6", "a shifted workload recovers"),
+    ],
+)
+def test_a_broken_promise_is_named(
+    guard: str, rank: str, broken: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main([written(tmp_path, HEAD.format(guard=guard, rank=rank))]) == 1
+    failed = [line for line in capsys.readouterr().out.splitlines() if "FAIL" in line]
+    assert len(failed) == 1
+    assert broken in failed[0]
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("x = 1", "defines no policy"),
+        ("def f(:\n    pass", "line 1"),
+        ("import nowhere_to_be_found", "line 1"),
+        ("from cache.evictor.lru import Lru\nclass A(Lru): pass\nclass B(Lru): pass", "--class"),
+        ("from cache.evictor.base import Evictor\nclass A(Evictor): pass", "does not say what to do in"),
+        ("from cache.evictor.lru import Lru\nclass A(Lru):\n    def __init__(self, k): pass", "key=value"),
+    ],
+)
+def test_a_file_that_cannot_be_checked_exits_2_and_says_why(
+    text: str, said: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main([written(tmp_path, text)]) == 2
+    assert said in capsys.readouterr().err
+
+
+def test_a_missing_file_exits_2(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["nowhere.py"]) == 2
+    assert "no such file" in capsys.readouterr().err
