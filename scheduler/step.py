@@ -48,8 +48,9 @@ class Work:
     """Tokens whose K and V are read, each sequence's once."""
     pairs: int
     """(query, visible key) pairs of the attention."""
-    moved_blocks: int = 0
-    """Copied, or moved to or from the host."""
+    copied_blocks: int = 0
+    swapped_blocks: int = 0
+    """To or from the host."""
 
 
 @dataclass(slots=True)
@@ -91,8 +92,9 @@ class Step:
             logits += count if chunk.scores_prompt else len(chunk.samples) > 0
             context += chunk.stop
             pairs += count * chunk.start + count * (count + 1) // 2
-        moved = sum(len(pairs) for _, pairs in self.memory)
-        return Work(tokens, logits, n + len(self.chunks), context, pairs, moved)
+        copied = sum(len(blocks) for kind, blocks in self.memory if kind == "copy")
+        swapped = sum(len(blocks) for kind, blocks in self.memory if kind != "copy")
+        return Work(tokens, logits, n + len(self.chunks), context, pairs, copied, swapped)
 
 
 @dataclass(frozen=True, slots=True)
