@@ -104,12 +104,12 @@ class Request:
         self.state = State.WAITING
         self.error: str | None = None
         self.prompt_scores: list[Sampled] = []
-        self.branches = [Branch(self, i) for i in range(1 if params.beam_width else params.best_of or params.n)]
+        num_branches = 1 if params.beam_width else params.best_of or params.n
+        self.branches = [Branch(self, i, None if i else self.new_sequence()) for i in range(num_branches)]
         self.sampling = replace(params, temperature=0.0) if params.beam_width else params
         """What the sampler is told: beams are no game of chance."""
         self.num_draws = len(self.branches)
         """Random numbers drawn per position, one per branch."""
-        self.branches[0].seq = self.new_sequence()
         self.head: Branch | None = self.branches[0]
         """What is prefilled first: branch 0, or after a preemption the part that all live branches share; then None."""
         self.saved: Any = None
