@@ -183,6 +183,8 @@ class Engine:
             except UnicodeEncodeError as error:
                 raise ValueError(f"the prompt is no valid text: {error.reason} at character {error.start}") from None
             return self.tokenizer.encode(prompt)
+        if not all(isinstance(turn, tuple | list) and len(turn) == 2 for turn in prompt):
+            raise ValueError("a prompt is a text, a list of token ids, or a list of (role, content) pairs")
         return self.tokenizer.chat(prompt)  # type: ignore[arg-type]  # a list of pairs
 
     def _submit_all(

@@ -5,7 +5,6 @@ from __future__ import annotations
 import random
 from typing import Any
 
-import pytest
 from support.engines import fake_engine
 
 from model.sampling import SamplingParams
@@ -47,4 +46,7 @@ def test_a_seeded_sample_says_the_same_in_any_company() -> None:
     asked = prompts(8, seed=1)
     together = said(fake_engine(), asked, params)
     assert together == [said(fake_engine(), [p], s)[0] for p, s in zip(asked, params, strict=True)]
-    assert said(fake_engine(), asked, [SamplingParams(max_tokens=9, temperature=0.8, seed=i + 1) for i in range(8)]) != together
+    assert (
+        said(fake_engine(), asked, [SamplingParams(max_tokens=9, temperature=0.8, seed=i + 1) for i in range(8)])
+        != together
+    )

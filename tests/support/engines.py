@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from typing import Any
 
-from support.fake_model import FakeRunner, FakeStore
-
 from cache.allocator.hash_chain import HashChain
 from cache.allocator.naive import Naive
 from cache.evictor.lru import Lru
@@ -22,6 +20,7 @@ from scheduler.step import Outcome, Step
 from scheduler.stopping import StopRules
 from scheduler.torch_executor import TorchExecutor
 from scheduler.victim.last import Last
+from support.fake_model import FakeRunner, FakeStore
 
 PLENTY = 4096
 
@@ -74,7 +73,9 @@ def fake_engine(
     **options: Any,
 ) -> Engine:
     """`host_blocks`: preempt by swap to so many; None: by recompute."""
-    allocator = HashChain(num_blocks, block_size, BuiltinHash(), evictor or Lru()) if caching else Naive(num_blocks, block_size)
+    allocator = (
+        HashChain(num_blocks, block_size, BuiltinHash(), evictor or Lru()) if caching else Naive(num_blocks, block_size)
+    )
     manager = CacheManager(allocator, watermark)
     store = FakeStore(num_blocks, block_size, host_blocks or 0)
     runner = FakeRunner(store, max_model_len=max_model_len)
