@@ -71,7 +71,7 @@ def plain_beam_search(params: SamplingParams, eos: int) -> list[tuple[int, ...]]
     width, live, done = params.beam_width, [((), 0.0)], list[Any]()
     for length in range(1, params.max_tokens + 1):
         options = sorted(
-            ((tokens + (t,), total + lp) for tokens, total in live
+            (((*tokens, t), total + lp) for tokens, total in live
              for t, lp in enumerate(log_probabilities([*PROMPT, *tokens]))),
             key=lambda option: -option[1],
         )  # fmt: skip

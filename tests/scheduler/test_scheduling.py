@@ -81,7 +81,7 @@ def test_no_step_computes_more_than_the_budget_and_decodes_come_first(budget: in
 
 
 def test_a_budget_below_the_number_of_sequences_is_refused() -> None:
-    with pytest.raises(ValueError, match="max_num_batched_tokens=3 is less than scheduler.max_num_seqs=4"):
+    with pytest.raises(ValueError, match=r"max_num_batched_tokens=3 is less than scheduler\.max_num_seqs=4"):
         fake_engine(max_num_batched_tokens=3, max_num_seqs=4)
 
 
