@@ -118,13 +118,12 @@ class Sampler:
         return self._area / self._time if self._time else 0.0
 
     def watch(self, step: Step, outcome: Outcome, start: float, end: float) -> None:
-        """After every commit. Blocks given up by it were in use until then, so the peak is looked at a step late."""
+        """After every commit."""
         scheduler = self._scheduler
-        used = scheduler.manager.allocator.num_in_use
         self.steps += outcome.repeats
-        self._area += used * (end - start)
+        self._area += step.used_blocks * (end - start)
         self._time += end - start
-        self.peak = max(self.peak, used)
+        self.peak = max(self.peak, step.used_blocks)
         self.peak_waiting = max(self.peak_waiting, len(scheduler.waiting))
         self.peak_running = max(self.peak_running, scheduler.running.num_branches)
         if end >= self._due:
@@ -194,19 +193,17 @@ def simulate_job(cfg: DictConfig, log: Callable[[Row], None]) -> Result:
     asked = cfg.num_blocks
     cfg.block_size = block_size_for(cfg, workload)
     shape: ModelShape = instantiate(cfg.model.shape)
-    cost = Roofline(instantiate(cfg.gpu), shape, cfg.block_size)
-    if asked is None:
-        cfg.num_blocks = cost.num_blocks(cfg.memory_share)
-    else:
-        cfg.num_blocks = resolve_num_blocks(asked, cfg.block_size, workload)
-    manager = CacheManager(instantiate(cfg.allocator), cfg.watermark)
-    if manager.allocator.evictor is not None and manager.allocator.evictor.needs_future:
-        raise UserError(
-            "this policy must be shown the future, which a timed run does not have: the order of its accesses depends "
-            "on what it evicts. Compare against it in experiments.replay."
-        )
-    make_scheduler = instantiate(cfg.scheduler)
-    scheduler = make_scheduler(manager=manager, limits=Limits(shape.max_model_len), foretell=made_up_tokens)
+    try:
+        cost = Roofline(instantiate(cfg.gpu), shape, cfg.block_size)
+        if asked is None:
+            cfg.num_blocks = cost.num_blocks(cfg.memory_share)
+        else:
+            cfg.num_blocks = resolve_num_blocks(asked, cfg.block_size, workload)
+        manager = online_manager(cfg)
+        make_scheduler = instantiate(cfg.scheduler)
+        scheduler = make_scheduler(manager=manager, limits=Limits(shape.max_model_len), foretell=made_up_tokens)
+    except ValueError as error:
+        raise UserError(str(error)) from None
     conditions = {
         "workload_fingerprint": workload.fingerprint(),
         "granularity": workload.granularity,
@@ -219,6 +216,17 @@ def simulate_job(cfg: DictConfig, log: Callable[[Row], None]) -> Result:
     arrivals = arrivals_of(workload, cfg.rate)
     metrics, rows = simulate(arrivals, scheduler, cost, dict(cfg.slo), log, cfg.sample_every, cfg.jump)
     return Result(conditions | metrics, {"requests": rows}, partial(draw_serving, rows))
+
+
+def online_manager(cfg: DictConfig) -> CacheManager:
+    """The cache that the yaml names. Raises UserError for a policy that must know the future."""
+    manager = CacheManager(instantiate(cfg.allocator), cfg.watermark)
+    if manager.allocator.evictor is not None and manager.allocator.evictor.needs_future:
+        raise UserError(
+            "this policy must be shown the future, which a timed run does not have: the order of its accesses depends "
+            "on what it evicts. Compare against it in experiments.replay."
+        )
+    return manager
 
 
 def workload_of(cfg: DictConfig) -> Workload:

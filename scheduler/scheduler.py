@@ -168,6 +168,7 @@ class Scheduler:
         for branch in list(self.running.prefilling):
             budget -= self._chunk(branch, step, budget)
         settled = self._admit(step, budget, now)
+        step.used_blocks = self.manager.allocator.num_in_use
         if settled and step.decodes and not (step.chunks or step.memory):
             step.most_repeats = decoding.steps_to_event()
         return step

@@ -65,6 +65,8 @@ class Step:
     """Sum of the decoding branches' tokens, the ones computed now included."""
     admitted: list[Request] = field(default_factory=list)
     preempted: list[Request] = field(default_factory=list)
+    used_blocks: int = 0
+    """Blocks with an owner while it is executed."""
     most_repeats: int = 1
     """So many steps like this one may be done at once: nothing is decided before."""
 
