@@ -35,8 +35,8 @@ UNFINISHED = "\ufffd"
 class Tokenizer(Protocol):
     """Text to ids and back."""
 
-    def encode(self, text: str) -> list[int]:
-        """Ids of a text."""
+    def prompt(self, text: str) -> list[int]:
+        """Ids of a text to be continued, with whatever the model expects in front."""
 
     def chat(self, messages: Chat) -> list[int]:
         """Ids of a chat, up to where the assistant speaks. Raises ValueError for a role it does not know."""
@@ -75,6 +75,8 @@ class Engine:
         self.loop = StepLoop(scheduler, executor, self.clock, watch=watch)
         self.extra_keys = NO_EXTRA_KEYS
         """Of requests that name none; the active adapter is part of them."""
+        self.on_finish: Callable[[Request], None] | None = None
+        """Called with every request that `generate` or `stream` finished."""
         self._indices = count()
 
     def generate(
@@ -116,7 +118,7 @@ class Engine:
         finally:
             for request in open_requests.values():
                 self.abort(request)
-            self.scheduler.take_finished()
+            self._finish()
 
     def submit(
         self, prompt: Prompt, params: SamplingParams, priority: int = 0, extra_keys: ExtraKeys | None = None
@@ -182,7 +184,7 @@ class Engine:
                 prompt.encode()
             except UnicodeEncodeError as error:
                 raise ValueError(f"the prompt is no valid text: {error.reason} at character {error.start}") from None
-            return self.tokenizer.encode(prompt)
+            return self.tokenizer.prompt(prompt)
         if not all(isinstance(turn, tuple | list) and len(turn) == 2 for turn in prompt):
             raise ValueError("a prompt is a text, a list of token ids, or a list of (role, content) pairs")
         return self.tokenizer.chat(prompt)  # type: ignore[arg-type]  # a list of pairs
@@ -210,7 +212,12 @@ class Engine:
         finally:
             for request in requests:
                 self.abort(request)  # whoever is interrupted leaves nothing behind
-            self.scheduler.take_finished()
+            self._finish()
+
+    def _finish(self) -> None:
+        for request in self.scheduler.take_finished():
+            if self.on_finish is not None:
+                self.on_finish(request)
 
     def _news(self, place: int, request: Request, told: dict[tuple[int, int], tuple[int, int]]) -> Iterator[Piece]:
         done = request.state is State.FINISHED

@@ -41,7 +41,7 @@ def _draw(served: Sequence[Row], series: Sequence[Row], metrics: Row) -> Figure:
         panel.set_ylim(bottom=0)
         panel.set_xlim(0, max(series[-1]["time"], 1e-9))
         panel.yaxis.set_major_formatter(FuncFormatter(lambda value, _: thousands(value)))
-        panel.set_xlabel("simulated seconds")
+        panel.set_xlabel("seconds")
     _waits(waits, served, metrics)
     _shares(shares, served, metrics)
     for panel in axes:
@@ -79,8 +79,9 @@ def _waits(axes: Axes, served: Sequence[Row], metrics: Row) -> None:
     for percent, color in ((95, SKY), (50, BLUE)):
         points = [((b + 0.5) * width, float(np.percentile(ttft[bins == b], percent))) for b in np.unique(bins)]
         axes.plot(*zip(*points, strict=True), color=color, linewidth=1.3, label=f"p{percent}")
-    axes.axhline(metrics["slo_ttft"], color="black", linestyle="--", linewidth=1, label="objective")
-    axes.set(title="Time to first token, by arrival", ylabel="seconds", xlabel="arrival, simulated seconds")
+    if "slo_ttft" in metrics:
+        axes.axhline(metrics["slo_ttft"], color="black", linestyle="--", linewidth=1, label="objective")
+    axes.set(title="Time to first token, by arrival", ylabel="seconds", xlabel="arrival, seconds")
     axes.set_xlim(0, width * NUM_BINS)
     axes.set_yscale("log")
     _plain_numbers(axes, "y")
@@ -95,8 +96,10 @@ def _shares(axes: Axes, served: Sequence[Row], metrics: Row) -> None:
         if values.size:
             axes.plot(values, np.arange(1, values.size + 1) / values.size, color=color, label=text)
     for key, color in (("slo_ttft", BLUE), ("slo_tpot", ORANGE)):
-        axes.axvline(metrics[key], color=color, linestyle="--", linewidth=1)
-    axes.set(title="Latencies (dashed: objective)", xlabel="seconds", ylabel="of requests at most so long", ylim=(0, 1))
+        if key in metrics:
+            axes.axvline(metrics[key], color=color, linestyle="--", linewidth=1)
+    title = "Latencies (dashed: objective)" if "slo_ttft" in metrics else "Latencies"
+    axes.set(title=title, xlabel="seconds", ylabel="of requests at most so long", ylim=(0, 1))
     axes.yaxis.set_major_formatter(PercentFormatter(1, decimals=0))
     axes.set_xscale("log")
     _plain_numbers(axes, "x")

@@ -48,14 +48,14 @@ def letters(ids: Any) -> str:
 class LetterTokenizer:
     """The inverse of `letters`."""
 
-    def encode(self, text: str) -> list[int]:
+    def prompt(self, text: str) -> list[int]:
         return [ord(c) - 97 for c in text]
 
     def chat(self, messages: Any) -> list[int]:
         for role, _ in messages:
             if role not in ("system", "user", "assistant"):
                 raise ValueError(f"unknown role {role!r}")
-        return [i for _, content in messages for i in self.encode(content)]
+        return [i for _, content in messages for i in self.prompt(content)]
 
 
 def fake_engine(
