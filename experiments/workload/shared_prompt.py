@@ -17,7 +17,8 @@ from experiments.workload.checks import check_at_least
 from experiments.workload.fingerprint import fingerprint
 from experiments.workload.tokenised import GENERATION_PROMPT, Piece, TextEncoder
 
-HANDBOOK = """You answer visitors of the Harbour Museum. Be friendly and brief: one or two sentences, plain words, no lists. \
+HANDBOOK = """You answer visitors of the Harbour Museum. \
+Be friendly and brief: one or two sentences, plain words, no lists. \
 Use only the handbook below. If it does not say, reply that the information desk will help.
 
 Opening hours. The museum is open from ten in the morning until six in the evening, Tuesday to Sunday. On \
