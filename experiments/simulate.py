@@ -138,6 +138,8 @@ def simulate_job(cfg: DictConfig, log: Callable[[Row], None]) -> Result:
     cfg = cfg.copy()
     asked = cfg.num_blocks
     cfg.block_size = block_size_for(cfg, workload)
+    if cfg.model.shape is None:
+        raise UserError("this model has weights but no shape to simulate: write one as conf/model/llama3-8b.yaml does.")
     shape: ModelShape = instantiate(cfg.model.shape)
     try:
         cost = Roofline(instantiate(cfg.gpu), shape, cfg.block_size)

@@ -136,7 +136,8 @@ def test_prefix_caching_shortens_the_wait() -> None:
 
 
 @pytest.mark.parametrize(
-    ("group", "option"), [(g, o) for g in ("order", "victim", "preemption", "scheduler", "model") for o in options(g)]
+    ("group", "option"),
+    [(g, o) for g in ("order", "victim", "preemption", "scheduler", "model") for o in options(g) if o != "folder"],
 )
 def test_every_option_serves_a_crowded_workload(group: str, option: str) -> None:
     metrics = numbers("gpu=h200", "num_blocks=60", "workload.request_rate=500", f"{group}={option}")
@@ -150,6 +151,11 @@ def test_orders_victims_and_preemptions_differ_under_pressure() -> None:
         results = [numbers(*busy, f"{group}={o}") for o in options(group) if o != "priority"]  # nobody is urgent here
         assert len({(r["ttft_mean"], r["e2e_mean"]) for r in results}) == len(results), group
         assert all(r["preemptions"] > 0 for r in results)
+
+
+def test_a_model_without_a_shape_cannot_be_simulated() -> None:
+    with pytest.raises(UserError, match="no shape"):
+        numbers("model=folder", "model.weights.folder=somewhere")
 
 
 def test_a_policy_that_needs_the_future_is_refused() -> None:
