@@ -53,13 +53,15 @@ class Batch:
             raise ValueError(f"block_tables has {len(self.block_tables)} rows for {self.num_seqs} sequences")
         check_token_ids(self.token_ids, vocab_size)
         if n and max(self.slot_mapping) >= num_blocks * block_size:
-            raise ValueError(f"slot_mapping names slot {max(self.slot_mapping)}, the pool ends at {num_blocks * block_size}")
+            end = num_blocks * block_size
+            raise ValueError(f"slot_mapping names slot {max(self.slot_mapping)}, the pool ends at {end}")
         if self.logit_rows and not 0 <= min(self.logit_rows) <= max(self.logit_rows) < n:
             raise ValueError(f"logit_rows must lie in 0..{n - 1}, got {min(self.logit_rows)}..{max(self.logit_rows)}")
         for i, (length, table) in enumerate(zip(self.seq_lens, self.block_tables, strict=True)):
             first, last = starts[i], starts[i + 1]
             if not 0 < last - first <= length <= max_model_len:
-                raise ValueError(f"seq_lens[{i}] is {length} with {last - first} new tokens; the model takes {max_model_len}")
+                new = last - first
+                raise ValueError(f"seq_lens[{i}] is {length} with {new} new tokens; the model takes {max_model_len}")
             if self.positions[first] != length - (last - first) or self.positions[last - 1] != length - 1:
                 raise ValueError(f"positions of sequence {i} must be its last {last - first} of {length}")
             used = table[: -(-length // block_size)]
