@@ -156,6 +156,13 @@ def test_orders_victims_and_preemptions_differ_under_pressure() -> None:
         assert all(r["preemptions"] > 0 for r in results)
 
 
+def test_no_hit_rate_exceeds_that_of_an_infinite_cache_and_a_large_quiet_pool_reaches_it() -> None:
+    quiet = numbers("gpu=h200", "workload.request_rate=0.1")
+    assert quiet["token_hit_rate"] == quiet["ceiling_token_hit_rate"] > 0.2
+    busy = numbers("num_blocks=60", "workload.request_rate=500")
+    assert busy["token_hit_rate"] < busy["ceiling_token_hit_rate"] == quiet["ceiling_token_hit_rate"]
+
+
 def test_a_model_without_a_shape_cannot_be_simulated() -> None:
     with pytest.raises(UserError, match="no shape"):
         numbers("model=folder", "model.weights.folder=somewhere")
