@@ -79,19 +79,10 @@ class Ours:
 
     def _run(self, seqs: Sequence[list[int]], computed: Sequence[int]) -> torch.Tensor:
         """Compute what is not computed; sequence i has an equal share of the pool, its blocks in reverse order."""
-        size, share = self.store.block_size, self.store.num_blocks // len(seqs)
-        ids: list[int] = []
-        positions: list[int] = []
-        slots: list[int] = []
-        starts = [0]
-        tables = [list(range((i + 1) * share - 1, i * share - 1, -1)) for i in range(len(seqs))]
-        for seq, done, table in zip(seqs, computed, tables, strict=True):
-            ids += seq[done:]
-            positions += range(done, len(seq))
-            slots += [table[p // size] * size + p % size for p in range(done, len(seq))]
-            starts.append(len(ids))
-        rows = [stop - 1 for stop in starts[1:]]
-        logits = self.runner.run(Batch(ids, positions, slots, starts, [len(seq) for seq in seqs], tables, rows))
+        share = self.store.num_blocks // len(seqs)
+        tables = [range((i + 1) * share - 1, i * share - 1, -1) for i in range(len(seqs))]
+        parts = [(seq[done:], done, table) for seq, done, table in zip(seqs, computed, tables, strict=True)]
+        logits = self.runner.run(Batch.of(parts, self.store.block_size))
         if logits.is_cuda:
             torch.cuda.synchronize()
         return logits

@@ -71,27 +71,15 @@ class Run:
 
 
 def _step(runner: ModelRunner, parts: Sequence[tuple[Run, int]]) -> None:
-    ids: list[int] = []
-    positions: list[int] = []
-    slots: list[int] = []
-    starts = [0]
-    rows, ending = [], []
-    for run, count in parts:
-        first = run.seq.num_computed_tokens
-        ids += run.seq.token_ids()[first : first + count]
-        positions += range(first, first + count)
-        slots += run.manager.slot_mapping(run.seq, first, first + count)
-        starts.append(len(ids))
-        if first + count == run.seq.num_tokens:
-            rows.append(len(ids) - 1)
-            ending.append(run)
-    lens = [run.seq.num_computed_tokens + count for run, count in parts]
-    logits = runner.run(Batch(ids, positions, slots, starts, lens, [run.seq.block_table for run, _ in parts], rows))
-    for run, count in parts:
+    new = [(run.seq.token_ids(), run.seq.num_computed_tokens, count) for run, count in parts]
+    tables = [run.seq.block_table for run, _ in parts]
+    batch = [(ids[first : first + count], first, table) for (ids, first, count), table in zip(new, tables, strict=True)]
+    logits = runner.run(Batch.of(batch, runner.block_size)).cpu()
+    for (run, count), row in zip(parts, logits, strict=True):
         run.manager.promote_to_immutable(run.seq, run.seq.num_computed_tokens + count)
-    for run, row in zip(ending, logits.cpu(), strict=True):
-        run.logits.append(row)
-        run.chosen.append(int(row.argmax()))
+        if run.seq.num_computed_tokens == run.seq.num_tokens:
+            run.logits.append(row)
+            run.chosen.append(int(row.argmax()))
 
 
 def differences(cold: Sequence[Run], other: Sequence[Run]) -> tuple[Row, list[Row]]:

@@ -11,6 +11,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+Part = tuple[Sequence[int], int, Sequence[int]]
+"""New token ids of one sequence, the position of the first of them, the sequence's block table."""
+
 
 @dataclass(frozen=True, slots=True)
 class Batch:
@@ -30,6 +33,22 @@ class Batch:
     """[num_seqs][blocks], at least ceil(seq_len / block_size) each"""
     logit_rows: Sequence[int]
     """Rows whose logits are wanted: the last of a finished prefill, every decode, all for prompt log-probabilities."""
+
+    @classmethod
+    def of(cls, parts: Sequence[Part], block_size: int, every_logit: bool = False) -> Batch:
+        """The batch of these parts, for callers without a scheduler; logits of each part's last token, or of all."""
+        ids: list[int] = []
+        positions: list[int] = []
+        slots: list[int] = []
+        starts = [0]
+        for new, first, table in parts:
+            ids += new
+            positions += range(first, first + len(new))
+            slots += [table[p // block_size] * block_size + p % block_size for p in range(first, first + len(new))]
+            starts.append(len(ids))
+        rows = range(len(ids)) if every_logit else [stop - 1 for stop in starts[1:]]
+        lens = [first + len(new) for new, first, _ in parts]
+        return cls(ids, positions, slots, starts, lens, [table for *_, table in parts], rows)
 
     @property
     def num_tokens(self) -> int:

@@ -116,7 +116,8 @@ class _Writing(Step):
     def write(self, layer: int, k: Tensor, v: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         """Rotated k, and the layer's pools as `[num_slots, num_kv_heads, head_dim]`, written."""
         k = rotate(k, self.cos, self.sin)
-        k_pool, v_pool = (pool[layer].flatten(0, 1) for pool in (self.pool.k, self.pool.v))
+        # a view, never a copy: `view` refuses memory that is not in this order
+        k_pool, v_pool = (pool[layer].view(-1, *pool[layer].shape[2:]) for pool in (self.pool.k, self.pool.v))
         for pool, new in ((k_pool, k), (v_pool, v)):
             pool.index_copy_(0, self.slots, new if self.written is None else new[self.written])
         return k, k_pool, v_pool

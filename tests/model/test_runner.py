@@ -3,17 +3,21 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from inspect import signature
 from typing import Any
 
 import pytest
 import torch
+from hydra.utils import get_method
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from support.conf import build, options
+from omegaconf import OmegaConf
+from support.conf import CONF, build, options
 from support.serving import Served, Server
 from support.tiny_models import FAMILIES
 
 from cache.store import KVStore
+from model.backend.base import Backend
 from model.backend.sdpa import SdpaBackend
 from model.batch import Batch
 from model.cuda_graph import bucket_for, pad_decode
@@ -67,22 +71,33 @@ def test_the_triton_backend_computes_what_the_torch_backend_does(family: str, in
     torch.testing.assert_close(outs[1], outs[0], atol=5e-5, rtol=1e-4)
 
 
-def test_every_backend_of_conf_is_built() -> None:
-    assert options("backend") == ["torch", "triton"]
-    for name in options("backend"):
-        assert build("backend", name).prepare
+@pytest.mark.parametrize("name", options("backend"))
+def test_every_backend_of_conf_is_built(name: str) -> None:
+    assert isinstance(build("backend", name), Backend)
+
+
+@pytest.mark.parametrize("name", options("model"))
+def test_every_model_of_conf_names_a_loader_that_takes_its_keys(name: str) -> None:
+    node = OmegaConf.load(CONF / "model" / f"{name}.yaml")
+    keys = {key for key in node if key != "_target_"}
+    parameters = signature(get_method(node._target_)).parameters
+    assert keys <= set(parameters) or "config" in parameters
+
+
+def test_a_pool_in_another_memory_order_is_refused_not_copied(llama: Any) -> None:
+    server = Step(llama)
+    batch = server.batch(server.sequence([1, 2, 3]), 3)
+    server.store.k[0] = server.store.k[0].transpose(1, 2).contiguous().transpose(1, 2)
+    with pytest.raises(RuntimeError, match="view size is not compatible"):
+        server.runner.run(batch)
 
 
 class Step(Server):
     """Builds a batch and hands it out, to be spoiled."""
 
     def batch(self, seq: Served, count: int) -> Batch:
-        start, size = seq.computed, self.store.block_size
-        positions = range(start, start + count)
-        return Batch(
-            seq.tokens[start : start + count], positions, [seq.table[p // size] * size + p % size for p in positions],
-            [0, count], [start + count], [seq.table], [count - 1],
-        )  # fmt: skip
+        new = seq.tokens[seq.computed : seq.computed + count]
+        return Batch.of([(new, seq.computed, seq.table)], self.store.block_size)
 
 
 @pytest.fixture(scope="module")
@@ -167,11 +182,7 @@ def test_the_sequences_that_fill_a_bucket_change_no_result_and_no_slot() -> None
     server = Server(decoder, 64, 8, backend=TritonBackend("interpreter"), device=DEVICE)
     seqs = [server.sequence(ids(i, 6 + i)) for i in range(2)]
     server.step(*((seq, len(seq.tokens) - 1) for seq in seqs))
-    sizes = [(s.tokens[-1], len(s.tokens) - 1, s.table) for s in seqs]
-    batch = Batch(
-        [t for t, _, _ in sizes], [p for _, p, _ in sizes], [table[p // 8] * 8 + p % 8 for _, p, table in sizes],
-        [0, 1, 2], [p + 1 for _, p, _ in sizes], [table for *_, table in sizes], [0, 1],
-    )  # fmt: skip
+    batch = Batch.of([([seq.tokens[-1]], len(seq.tokens) - 1, seq.table) for seq in seqs], 8)
     wanted = server.runner.run(batch)
     before = [pool.clone() for pool in (*server.store.k, *server.store.v)]
     padded = pad_decode(batch, 4, 32)

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Sequence
-from dataclasses import dataclass, field
-from itertools import pairwise
+from dataclasses import dataclass
 
 import torch
 from torch import Tensor
@@ -25,7 +24,6 @@ class Served:
     tokens: list[int]
     table: list[int]
     computed: int = 0
-    logits: list[Tensor] = field(default_factory=list)
 
 
 class Server:
@@ -60,21 +58,11 @@ class Server:
 
     def step(self, *parts: tuple[Served, int]) -> list[Tensor]:
         """Compute `count` more tokens of each sequence; returns the logits of all of them, `[count, vocab]` each."""
-        size, ids, positions, slots, starts = self.store.block_size, [], [], [], [0]
+        new = [(seq.tokens[seq.computed : seq.computed + count], seq.computed, seq.table) for seq, count in parts]
+        out = self.runner.run(Batch.of(new, self.store.block_size, every_logit=True))
+        pieces = list(out.split([count for _, count in parts]))
         for seq, count in parts:
-            for p in range(seq.computed, seq.computed + count):
-                ids.append(seq.tokens[p])
-                positions.append(p)
-                slots.append(seq.table[p // size] * size + p % size)
-            starts.append(len(ids))
             seq.computed += count
-        batch = Batch(
-            ids, positions, slots, starts, [s.computed for s, _ in parts], [s.table for s, _ in parts], range(len(ids))
-        )
-        out = self.runner.run(batch)
-        pieces = [out[a:b] for a, b in pairwise(starts)]
-        for (seq, _), piece in zip(parts, pieces, strict=True):
-            seq.logits.append(piece)
         self.store.check_guard()
         return pieces
 
