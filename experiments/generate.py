@@ -101,6 +101,7 @@ def generate_job(cfg: DictConfig, log: Callable[[Row], None]) -> Result:
     prompts, source = prompts_of(cfg, model)
     conditions: Row = {
         **({"workload": "file"} if cfg.prompts or cfg.chat else {}),
+        **({} if any(modes) else {"allocator": "naive"}),
         "prompts_fingerprint": source,
         "weights_version": model.decoder.weights_version,
         "invariant": cfg.invariant,

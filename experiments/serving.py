@@ -40,6 +40,10 @@ def load_model(cfg: DictConfig) -> Pretrained:
 def build_engine(cfg: DictConfig, model: Pretrained, prefix_caching: bool, watch: Watch | None = None) -> Engine:
     """An engine with a cold cache. Raises UserError for what cannot be built, MemoryError for too large a pool."""
     cfg = cfg.copy()
+    if not isinstance(cfg.num_blocks, int) or cfg.num_blocks < 1:
+        raise UserError(
+            f"num_blocks={cfg.num_blocks}: a real pool has a positive whole number of blocks (num_blocks=512)."
+        )
     if not prefix_caching:
         cfg.allocator = NO_SHARING
     shape, decoder = model.config, model.decoder
