@@ -73,6 +73,15 @@ class CacheManager:
         match = self._match(seq)
         return self._num_new(seq, match) + self._reserve <= self.allocator.num_available - match.num_idle
 
+    def num_matched_tokens(self, seq: Sequence) -> int:
+        """Tokens that `allocate` would find in the cache now. Pins nothing."""
+        return len(self._match(seq).blocks) * self.block_size
+
+    @property
+    def num_live(self) -> int:
+        """Sequences that hold blocks."""
+        return len(self._live)
+
     def can_append(self, seq: Sequence, count: int = 1) -> bool:
         """Whether `append` of so many tokens would succeed."""
         return self._num_appended(seq, count) <= self.allocator.num_available
@@ -174,12 +183,19 @@ class CacheManager:
         Only committed tokens may be named here. Raises MisuseError for a number that shrinks or exceeds the sequence.
         """
         self._must_be_live(seq)
-        if not seq.num_computed_tokens <= num_computed_tokens <= seq.num_tokens:
-            raise MisuseError(
-                f"{num_computed_tokens} computed tokens: must lie in {seq.num_computed_tokens}..{seq.num_tokens}"
-            )
+        self._check_computed(seq, num_computed_tokens)
         seq.num_computed_tokens = num_computed_tokens
         self.allocator.promote(seq, num_computed_tokens // self.block_size)
+
+    def mark_computed(self, seq: Sequence, num_computed_tokens: int) -> None:
+        """The first `num_computed_tokens` tokens get their K and V from elsewhere (swapped in), not from the model.
+
+        They can be found only after the next `promote_to_immutable`, when they have really come. Raises MisuseError as
+        that does.
+        """
+        self._must_be_live(seq)
+        self._check_computed(seq, num_computed_tokens)
+        seq.num_computed_tokens = num_computed_tokens
 
     def fork(self, seq: Sequence, access: Access | None = None) -> Sequence:
         """A twin that owns every block once more; whoever first writes to a shared tail gets a copy of it."""
@@ -243,6 +259,13 @@ class CacheManager:
     def _must_be_live(self, seq: Sequence) -> None:
         if self._live.get(id(seq)) is not seq:
             raise MisuseError("this sequence holds no blocks here: it was never allocated, or freed already")
+
+    @staticmethod
+    def _check_computed(seq: Sequence, num_computed_tokens: int) -> None:
+        if not seq.num_computed_tokens <= num_computed_tokens <= seq.num_tokens:
+            raise MisuseError(
+                f"{num_computed_tokens} computed tokens: must lie in {seq.num_computed_tokens}..{seq.num_tokens}"
+            )
 
     def _match(self, seq: Sequence) -> Match:
         if seq.allocated:

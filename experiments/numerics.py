@@ -37,9 +37,9 @@ from experiments.errors import UserError
 from experiments.job import Result, run_job
 from experiments.numerics_run import Run, differences
 from experiments.replay import checked_block_size, workload_identity
+from experiments.serving import load_model
 from experiments.workload.base import Workload
 from model.batch import check_token_ids
-from model.pretrained import Pretrained
 from model.runner import ModelRunner
 
 Row = dict[str, Any]
@@ -149,7 +149,7 @@ def numerics_job(cfg: DictConfig, log: Callable[[Row], None]) -> Result:
     if cfg.threads is not None:
         torch.set_num_threads(cfg.threads)
     workload: Workload = instantiate(cfg.workload)
-    model: Pretrained = instantiate(cfg.model)
+    model = load_model(cfg)
     config, size = model.config, checked_block_size(cfg.block_size)
     length = cfg.prompt_tokens + cfg.output_tokens
     if length > config.max_model_len:

@@ -20,7 +20,7 @@ from model.decoder import Decoder
 from model.rows import AllRows, RowTiles
 
 ROW_TILE = 16
-"""Rows per tile in invariant mode: as many as a decode step costs little more for, and each is a number's fate."""
+"""Rows per tile in invariant mode: a decode step pays for all of them. Another number gives other bits."""
 
 
 class Runner(Protocol):

@@ -44,6 +44,12 @@ def ledger(**told: Any) -> tuple[dict[str, Any], list[dict[str, Any]], list[dict
     return found
 
 
+@pytest.fixture(autouse=True, scope="module")
+def one_thread() -> None:
+    """As in tests/model: workers side by side would wait for one another at every barrier."""
+    torch.set_num_threads(1)
+
+
 @pytest.fixture(scope="module")
 def found() -> Any:
     return ledger(intermediate_size=1536)
@@ -103,7 +109,8 @@ def test_settings_that_cannot_work_are_refused(override: str, match: str) -> Non
 def test_a_run_leaves_a_record_and_ends_with_its_json_line(tmp_path: Path) -> None:
     command = [
         sys.executable, "-m", "experiments.numerics", "model=tiny", "workload=shared_prefix", "workload.vocab_size=512",
-        "tracker=none", "num_prompts=2", "prompt_tokens=40", "output_tokens=4", f"hydra.run.dir={tmp_path / 'run'}",
+        "tracker=none", "threads=1", "num_prompts=2", "prompt_tokens=40", "output_tokens=4",
+        f"hydra.run.dir={tmp_path / 'run'}",
     ]  # fmt: skip
     done = subprocess.run(command, capture_output=True, text=True, cwd=CONF.parent, timeout=120)
     assert done.returncode == 0, done.stderr
