@@ -73,6 +73,11 @@ class SmolLM2Tokenizer:
         text: str = self._bpe.decode(list(ids), skip_special_tokens=False)
         return text
 
+    def piece(self, token: int) -> str | None:
+        """A token as the vocabulary spells it, in GPT-2's byte alphabet; None for an id it lacks."""
+        spelled: str | None = self._bpe.id_to_token(token) if 0 <= token < self.vocab_size else None
+        return spelled
+
     def header(self, role: str = "assistant") -> list[int]:
         """What opens a message of `role`; for the assistant this is the generation prompt."""
         return [self.special_ids["<|im_start|>"], *self.encode(role + "\n")]

@@ -1,0 +1,88 @@
+"""A detector looks at two prompts where they part, and answers what a person could mend there.
+
+A new kind of instability is one new class with `_target_` in `detectors` of `conf/token_profile.yaml`.
+
+Knows nothing of how often a kind occurs or what mending it is worth: that is measured.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Hashable, Sequence
+from dataclasses import dataclass
+
+from experiments.profile.text import Edit, TokenText
+from experiments.tokenizer.base import Tokenizer
+
+LONGEST_CONTEXT = 24
+"""Characters that must stand before a field for it to be the same field in another prompt."""
+
+
+@dataclass(frozen=True, slots=True)
+class Parting:
+    """Two prompts and the first place where they differ: the same in both, since what lies before is equal."""
+
+    one: TokenText
+    other: TokenText
+    token: int
+    char: int
+    tokenizer: Tokenizer
+
+    @property
+    def texts(self) -> tuple[str, str]:
+        """Both texts."""
+        return self.one.text, self.other.text
+
+
+class Correction(ABC):
+    """One thing that could be mended in every prompt."""
+
+    kind: str
+    """What it is: "timestamp", "trailing space" …"""
+    key: Hashable
+    """Equal for two corrections that mend the same thing."""
+    remedy: str
+    """What the measured prompts have instead."""
+
+    @abstractmethod
+    def edits(self, prompt: TokenText) -> Sequence[Edit]:
+        """What to change in a prompt; nothing where it is in order already."""
+
+    def value(self, prompt: TokenText) -> str | None:
+        """What stands in a prompt now, for people; None where it has no such field."""
+        for edit in self.edits(prompt):
+            return prompt.text[edit.start : edit.stop]
+        return None
+
+
+class Detector(ABC):
+    """Recognises one kind of instability."""
+
+    @abstractmethod
+    def find(self, parting: Parting) -> Correction | None:
+        """What would mend the difference at a parting; None where it is of another kind."""
+
+
+def context_before(text: str, char: int) -> str:
+    """The text that leads to a field: up to 24 characters, without words that hold digits, since those may change."""
+    words = text[max(0, char - LONGEST_CONTEXT) : char]
+    for i in range(len(words) - 1, -1, -1):
+        if words[i].isdigit():
+            rest = words[i + 1 :]
+            skip = next((j for j, c in enumerate(rest) if not c.isalnum()), len(rest))
+            return rest[skip:]
+    return words
+
+
+def common_chars(one: str, other: str, start: int = 0) -> int:
+    """The first place from `start` on where two texts differ or one of them ends."""
+    end = min(len(one), len(other))
+    step = 64
+    while start < end:
+        if one[start : start + step] == other[start : start + step]:
+            start += step
+            continue
+        while start < end and one[start] == other[start]:
+            start += 1
+        return start
+    return end
