@@ -17,6 +17,9 @@ from experiments.tokenizer.base import Tokenizer
 LONGEST_CONTEXT = 24
 """Characters that must stand before a field for it to be the same field in another prompt."""
 
+ENOUGH = 4
+"""Characters that make a context by themselves."""
+
 
 @dataclass(frozen=True, slots=True)
 class Parting:
@@ -64,13 +67,19 @@ class Detector(ABC):
 
 
 def context_before(text: str, char: int) -> str:
-    """The text that leads to a field: up to 24 characters, without words that hold digits, since those may change."""
+    """The text that leads to a field: at most 24 characters of its own line or sentence, if those say enough.
+
+    Words that hold digits are left out with all before them, since they may change themselves.
+    """
     words = text[max(0, char - LONGEST_CONTEXT) : char]
+    for mark in ".?!\n":
+        rest = words[words.rfind(mark) + 1 :]
+        if len(rest.strip()) >= ENOUGH:
+            words = rest
     for i in range(len(words) - 1, -1, -1):
         if words[i].isdigit():
             rest = words[i + 1 :]
-            skip = next((j for j, c in enumerate(rest) if not c.isalnum()), len(rest))
-            return rest[skip:]
+            return rest[next((j for j, c in enumerate(rest) if not c.isalnum()), len(rest)) :]
     return words
 
 

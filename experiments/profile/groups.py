@@ -15,6 +15,9 @@ from experiments.profile.tree import Node, PrefixTree
 LEAVING = 0.1
 """Where so large a share of a group goes elsewhere, the group ends."""
 
+SMALLEST = 8
+"""Tokens that a group shares beyond the group above it; less is a step on the way, not a group."""
+
 
 @dataclass(frozen=True, slots=True)
 class Step:
@@ -84,9 +87,11 @@ def groups(tree: PrefixTree, share: float = 0.02, most: int = 40) -> list[Group]
             runs.append(node.run)
             depth += len(node.run) // TOKEN_BYTES
             large = _large(node, least)
-        number = len(found)
-        found.append(Group(number, parent, level, node.count, depth, unpack(b"".join(runs)), len(node.children)))
-        waiting += [(child, depth, number, level + 1) for child in large]
+        own = unpack(b"".join(runs))
+        if len(own) >= SMALLEST:
+            found.append(Group(len(found), parent, level, node.count, depth, own, len(node.children)))
+            parent, level = found[-1].number, level + 1
+        waiting += [(child, depth, parent, level) for child in large]
     return found
 
 

@@ -70,7 +70,9 @@ class HiddenSpecial(Detector):
             ids = has.ids
             if k < len(ids) and ids[k] in special and ids[k + 1 : k + 1 + AGREE] == lacks.ids[k : k + AGREE] != []:
                 token = special[ids[k]]
-                return DeleteToken(f"hidden special token {token}", token, context_before(has.text, parting.char), "none")
+                return DeleteToken(
+                    f"hidden special token {token}", token, context_before(has.text, parting.char), "none"
+                )
         return None
 
 
@@ -113,7 +115,7 @@ class Template(Detector):
             return None
         plain = ["\0".join(f"{role}\1{content}" for role, content in chat) for chat in chats]
         before = len("\0".join(f"{role}\1{content}" for role, content in read_chat(one[: parting.char])))
-        return OneTemplate() if common_chars(*plain) >= before + FURTHER else None
+        return OneTemplate() if common_chars(plain[0], plain[1]) >= before + FURTHER else None
 
 
 class OtherTokens(Detector):
@@ -130,7 +132,7 @@ class OtherTokens(Detector):
 def read_chat(text: str) -> list[tuple[str, str]]:
     """(role, content) of a rendered prompt, whatever its template; [] where none is recognised."""
     marks = list(OPENING.finditer(text))
-    ends = [*(mark.start() for mark in marks[1:]), len(text)]
+    ends = [*(mark.start() for mark in marks[1:]), *([len(text)] if marks else [])]
     chat = []
     for mark, end in zip(marks, ends, strict=True):
         role = next(group for group in mark.groups() if group).lower()

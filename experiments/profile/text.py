@@ -107,7 +107,12 @@ class TokenText:
             begins = self._ends[k - 1]
             if begins <= at and self.ids[k - 1] in special:
                 return k
-            if begins < at and parts[k - 1].endswith(b"\n") and not parts[k][:1].isspace():
+            if (
+                begins < at
+                and parts[k - 1].endswith(b"\n")
+                and not parts[k][:1].isspace()
+                and self.ids[k] not in special
+            ):
                 return k
         return least
 

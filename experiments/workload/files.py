@@ -47,17 +47,13 @@ class TraceFile:
                     with gzip.GzipFile(fileobj=raw) as unzipped:
                         yield cast(BinaryIO, unzipped)
         except FileNotFoundError:
-            raise UserError(
-                f"{self.path.absolute()} does not exist: {self._fetch}"
-            ) from None
+            raise UserError(f"{self.path.absolute()} does not exist: {self._fetch}") from None
         except IsADirectoryError:
             raise UserError(
                 f"{self.path.absolute()} is a directory: name the file itself with workload.path=...{self._origin}"
             ) from None
         except (gzip.BadGzipFile, EOFError, zlib.error) as error:
-            raise UserError(
-                f"{self.path} is damaged or cut short ({error}): {self._again}"
-            ) from None
+            raise UserError(f"{self.path} is damaged or cut short ({error}): {self._again}") from None
         except OSError as error:
             raise UserError(f"{self.path} cannot be read ({error.strerror or error}): check its permissions") from None
 

@@ -117,8 +117,11 @@ class Mine(RecordedWorkload):
                 first = first or told
                 if kind != first.kind:
                     where = f"{first.file.path.name}, line {first.number}"
-                    raise file.problem(number, f"the line holds `{kind}`, but {where} holds `{first.kind}`: sort them "
-                                               "into files of one kind each")
+                    raise file.problem(
+                        number,
+                        f"the line holds `{kind}`, but {where} holds `{first.kind}`: sort them "
+                        "into files of one kind each",
+                    )
                 yield told
 
     def recorded(self) -> Iterator[Request]:
@@ -166,4 +169,3 @@ class Mine(RecordedWorkload):
             return pack(ids)
         except ValueError as error:
             raise line.file.problem(line.number, error) from None
-

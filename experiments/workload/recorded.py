@@ -19,7 +19,7 @@ from experiments.workload.fingerprint import fingerprint
 
 
 class RecordedWorkload(Workload):
-    """Requests of one file. Subclasses name the file's public source (None: a user's own) and yield what it holds in `recorded`."""
+    """Requests of one file. Subclasses name the file's public source (None: the user's own) and yield in `recorded`."""
 
     source: ClassVar[str | None]
 
