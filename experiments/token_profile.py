@@ -77,7 +77,7 @@ def profile_job(cfg: DictConfig, log: Callable[[Row], None]) -> Result:
 
 def build_workload(cfg: DictConfig) -> Workload:
     """The workload that the config names, over `path` where one is given. Raises UserError where none can be."""
-    node = cfg.workload.copy()
+    node, overrides = cfg.workload.copy(), HydraConfig.get().overrides.task
     with open_dict(node):
         if cfg.path is not None:
             if "path" not in node:
@@ -85,9 +85,8 @@ def build_workload(cfg: DictConfig) -> Workload:
                     "path=... names a file, but this workload generates its prompts: leave out one of them."
                 )
             node.path = cfg.path
-        elif node._target_.endswith(".Mine") and HydraConfig.get().runtime.choices.get("workload") == "mine":
-            if "workload.path" not in " ".join(HydraConfig.get().overrides.task):
-                raise UserError("what to profile must be given: path=FILE.jsonl (or a folder), or workload=...")
+        elif node._target_.endswith(".Mine") and not any(told.startswith("workload") for told in overrides):
+            raise UserError("what to profile must be given: path=FILE.jsonl (or a folder), or workload=...")
         if node._target_.endswith(".Mine"):
             node.skip_empty = True
             node.tokenizer = node.tokenizer or cfg.tokenizer

@@ -20,7 +20,7 @@ TEMPLATES = Path(__file__).parent / "templates"
 
 
 def render_page(template: str, script: str | None = None, **values: Any) -> str:
-    """The page of `templates/<template>.html.j2`; `script`: name of a JavaScript file beside it that the page carries."""
+    """The page of `templates/<template>.html.j2`; `script`: a JavaScript file beside it that the page carries."""
     environment = Environment(
         loader=FileSystemLoader(TEMPLATES),
         autoescape=True,

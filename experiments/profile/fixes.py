@@ -34,7 +34,7 @@ BEFORE, BEHIND = 6, 10
 FREQUENT = 0.05
 """Share of prompts that must part at a field for it to be mended although that gives nothing by itself."""
 WORTH = 0.0005
-"""Share of the prompt tokens that mending must make shared, to count. Tokens, not rates: mending may shorten prompts."""
+"""Share of the prompt tokens that mending must make shared to count. Tokens, not rates: mending may shorten prompts."""
 
 
 @dataclass(slots=True)

@@ -64,10 +64,20 @@ def main_path(tree: PrefixTree, length: int) -> list[Step]:
     return steps
 
 
+def agreed(tree: PrefixTree) -> int:
+    """How many tokens all prompts begin with."""
+    nodes = list(tree.roots.values())
+    length = 0
+    while len(nodes) == 1 and nodes[0].count == tree.num_prompts:
+        length += len(nodes[0].run) // TOKEN_BYTES
+        nodes = list(nodes[0].children.values())
+    return length
+
+
 def groups(tree: PrefixTree, share: float = 0.02, most: int = 40) -> list[Group]:
     """Groups of at least `share` of all prompts (and two), parents before children, at most `most`.
 
-    A group goes on as long as nine tenths of it agree; where more leave, it ends, and its parts are groups of their own.
+    A group goes on as long as nine tenths of it agree; where more leave, it ends, and its parts are new groups.
     """
     least = max(2, ceil(share * tree.num_prompts))
     found: list[Group] = []

@@ -1,7 +1,7 @@
 """From common prefixes to hits: what every block size would have hit, and what its last partial blocks lose.
 
-With an infinite cache a prompt of L tokens whose first C tokens were seen before hits min(⌊C/B⌋, ⌊(L−1)/B⌋) blocks of B:
-an earlier prompt with the same C tokens filled every one of those blocks. So one number per prompt tells all block
+With an infinite cache a prompt of L tokens, the first C of them seen before, hits min(⌊C/B⌋, ⌊(L−1)/B⌋) blocks of B: an
+earlier prompt with the same C tokens filled every one of those blocks. So one number per prompt tells all block
 sizes at once.
 
 Knows nothing of pools: nothing is ever evicted here.

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from experiments.profile.fixes import Fix, Measured, row_of
-from experiments.profile.groups import groups, main_path
+from experiments.profile.groups import agreed, groups, main_path
 from experiments.profile.profile import Walk
 from experiments.profile.shown import excerpt, show_token
 from experiments.profile.text import Pieces
@@ -44,7 +44,7 @@ def build(
         "prompt_tokens": losses.prompt_tokens,
         "shared_tokens": losses.shared_tokens,
         "shared_rate": losses.shared_tokens / losses.prompt_tokens,
-        "agreed_tokens": next((p["position"] for p in positions if p["prompts"] < losses.prompts), len(positions)),
+        "agreed_tokens": agreed(tree),
         "prompts_without_a_shared_token": walked.first_share_nothing,
         "empty_prompts": options["empty_prompts"],
         "granularity": walked.unit,
@@ -119,8 +119,8 @@ def _notes(walked: Walk, summary: Row, options: Row) -> list[str]:
         notes.append(f"{summary['empty_prompts']:,} prompts without a token were left out")
     if walked.tree.forgotten_tokens:
         notes.append(
-            f"the tree outgrew {options['memory_mb']} MB and forgot {summary['forgotten_tokens']:,} tokens that were not "
-            "asked for lately: what they would have shared later is missing from the rates (memory_mb=... raises the limit)"
+            f"the tree outgrew {options['memory_mb']} MB and forgot {summary['forgotten_tokens']:,} tokens long unasked "
+            "for: what they would have shared later is missing from the rates (memory_mb=... helps)"
         )
     if walked.unit == 1 and len(walked.sample) < summary["prompts"]:
         notes.append(

@@ -23,7 +23,7 @@ def show(profile: Profile, console: Console | None = None) -> None:
     summary = profile.summary
     console.print(Text(f"{profile.title}", style="bold"))
     console.print(
-        f"{summary['prompts']:,} prompts, {summary['prompt_tokens']:,} tokens; {summary['shared_rate']:.1%} of the tokens "
+        f"{summary['prompts']:,} prompts, {summary['prompt_tokens']:,} tokens; {summary['shared_rate']:.1%} of them "
         f"were seen before by an earlier prompt with the same beginning; all agree on the first "
         f"{summary['agreed_tokens']:,} {'tokens' if summary['granularity'] == 1 else 'blocks'}"
     )
@@ -75,12 +75,13 @@ def _fixes(profile: Profile) -> Table | Text | None:
     summary = profile.summary
     if summary["token_hit_rate"] is None:
         return None
-    before = f"token hit rate now {summary['token_hit_rate']:.1%} (blocks of {summary['block_size']}, pool of {summary['num_blocks']})"
+    where = f"blocks of {summary['block_size']}, pool of {summary['num_blocks']}"
+    before = f"token hit rate now {summary['token_hit_rate']:.1%} ({where})"
     if not profile.fixes:
         return Text(f"{before}; no changing field was found whose mending would raise it", style="bold")
     title = f"{before}; what mending each field would give, by replay"
-    table = Table("field", "where", "token", "values", "alone", "with those above", "left to compute", title=title, title_justify="left",
-                  title_style="bold")  # fmt: skip
+    columns = ("field", "where", "token", "values", "alone", "with those above", "left to compute")
+    table = Table(*columns, title=title, title_justify="left", title_style="bold")
     for row in profile.fixes:
         table.add_row(
             Text(row["kind"], style="bold"),

@@ -19,7 +19,6 @@ from dataclasses import dataclass
 from functools import cached_property
 from hashlib import sha256
 from itertools import islice
-from pathlib import Path
 from typing import Any
 
 import msgspec
