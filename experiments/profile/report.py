@@ -119,7 +119,7 @@ def _notes(walked: Walk, summary: Row, options: Row) -> list[str]:
         notes.append(f"{summary['empty_prompts']:,} prompts without a token were left out")
     if walked.tree.forgotten_tokens:
         notes.append(
-            f"the tree outgrew {options['memory_mb']} MB and forgot {summary['forgotten_tokens']:,} tokens long unasked "
+            f"the tree outgrew {options['memory_mb']} MB and forgot {summary['forgotten_tokens']:,} tokens not asked "
             "for: what they would have shared later is missing from the rates (memory_mb=... helps)"
         )
     if walked.unit == 1 and len(walked.sample) < summary["prompts"]:
