@@ -14,7 +14,13 @@ from typing import Any
 
 PACKAGES = ("torch", "triton", "numpy", "hydra-core", "wandb")
 ROOMS = ("kernels", "cache", "model", "scheduler", "experiments")
-NO_NUMBER = ("experiments/plots/", "experiments/tracker/", "experiments/report.py", "experiments/show.py")
+NO_NUMBER = (
+    "experiments/plots/",
+    "experiments/tracker/",
+    "experiments/report",
+    "experiments/html/",
+    "experiments/show.py",
+)
 """What only shows numbers: changing it makes no record stale."""
 ROOT = Path(__file__).parents[1]
 
