@@ -65,7 +65,7 @@ def _question(points: DataFrame, first: StoredRecord) -> str:
 
 def _tiles(points: DataFrame, first: StoredRecord) -> list[dict[str, str]]:
     online = points[points.policy != "belady"] if (points.policy != "belady").any() else points
-    best: Any = online.loc[online.token_hit_rate.idxmax()]
+    best: Any = online.sort_values("token_hit_rate").iloc[-1]
     tiles = [
         {
             "value": percent(best.token_hit_rate),
