@@ -110,6 +110,11 @@ def _notes(walked: Walk, summary: Row, options: Row) -> list[str]:
     notes = []
     if summary["prompts"] == 1:
         notes.append("there is only one prompt, and nothing to compare it with: give a file with several")
+    if len(walked.tree.roots) > 1:
+        notes.append(
+            f"prompts come under {len(walked.tree.roots):,} cache keys (tenant, LoRA), between which nothing is shared; "
+            "the first tokens are those of the largest"
+        )
     if walked.unit > 1:
         notes.append(
             f"the workload names blocks of {walked.unit} tokens by hashes: what is inside them, and so every field, is "

@@ -53,8 +53,9 @@ def _forks(profile: Profile) -> Table | None:
     forks = [row for row in profile.positions if row["num_others"] or row["ended"]]
     if not forks:
         return None
+    unit = "token" if profile.summary["granularity"] == 1 else "block"
     table = Table(
-        "token", "of", "go on with", "part to", title="where they part", title_justify="left", title_style="bold"
+        unit, "of", "go on with", "part to", title="where they part", title_justify="left", title_style="bold"
     )
     for row in sorted(forks, key=lambda row: -sum(o["prompts"] for o in row["others"]))[:MOST_FORKS]:
         others = "  ".join(f"{BOUNDARY}{o['text']}{BOUNDARY} {o['prompts']:,}" for o in row["others"])

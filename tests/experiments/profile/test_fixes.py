@@ -105,6 +105,21 @@ def test_a_field_behind_another_one_in_the_same_block_comes_to_light(tokenizer, 
     assert before.rate < 0.1
 
 
+def test_a_field_at_the_very_front_is_told_by_its_place(tokenizer, profiled):
+    texts = [f"{UUID(int=draw.getrandbits(128))} {BODY}{USERS[i % 4]}" for i in range(NUM)]
+    before, (fix, *_) = profiled([tokenizer.encode(text) for text in texts])
+    assert (fix.kind, fix.position, fix.char, fix.where) == ("UUID", 0, 0, "line 1")
+    assert fix.together.rate > 0.85 > 0.1 > before.rate
+
+
+def test_a_value_that_varies_among_few_is_worth_only_what_it_costs(tokenizer, profiled):
+    """Two dates make two versions, each computed once: the measure must not promise more than that."""
+    prompts = [ids_of(tokenizer, lambda i: f"Today is {28 + i % 2} November 2026.\n{BODY}", i) for i in range(NUM)]
+    before, (fix, *_) = profiled(prompts)
+    assert fix.kind == "date"
+    assert 0 < before.unshared - fix.together.unshared < 1.2 * len(prompts[0])
+
+
 def test_a_doubled_first_token_is_named(tokenizer, profiled):
     first = tokenizer.encode("<|endoftext|>")
     prompts = [first * (1 + i % 2) + ids_of(tokenizer, lambda i: BODY, i) for i in range(NUM)]

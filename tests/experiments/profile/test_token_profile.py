@@ -78,7 +78,8 @@ def test_the_page_shows_markup_of_prompts_as_text_and_loads_nothing(finished):
     assert not [a for _, a in parser.tags if any(name.startswith("on") or name == "src" for name in a)]
     assert all((a.get("href") or "data:").startswith("data:") for _, a in parser.tags)
     assert "&lt;" in text
-    assert "default-src 'none'" in text
+    (policy,) = [a["content"] for tag, a in parser.tags if a.get("http-equiv") == "Content-Security-Policy"]
+    assert policy.startswith("default-src 'none'")
 
 
 @pytest.mark.skipif(find_browser() is None, reason="no Chromium on this machine")
@@ -128,6 +129,14 @@ def test_one_prompt_alone_is_shown_and_said_to_be_alone(tmp_path, pieces, capsys
     show(profile)
     assert "only one prompt" in capsys.readouterr().err
     assert "only one prompt" in page(profile)
+
+
+def test_prompts_of_two_tenants_share_nothing_and_that_is_said(tmp_path, pieces):
+    rows = [{"token_ids": [1, 2, 3, 4], "tenant": tenant} for tenant in "aabb"]
+    profile = profiled(rows, tmp_path, pieces)
+    assert profile.summary["shared_tokens"] == 2 * 3
+    assert profile.summary["agreed_tokens"] == 0
+    assert any("2 cache keys" in note for note in profile.notes)
 
 
 def test_ids_no_vocabulary_has_are_shown_as_numbers(tmp_path, pieces):
