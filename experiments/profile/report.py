@@ -112,7 +112,7 @@ def _notes(walked: Walk, summary: Row, options: Row) -> list[str]:
         notes.append("there is only one prompt, and nothing to compare it with: give a file with several")
     if len(walked.tree.roots) > 1:
         notes.append(
-            f"prompts come under {len(walked.tree.roots):,} cache keys (tenant, LoRA), between which nothing is shared; "
+            f"prompts come under {len(walked.tree.roots):,} cache keys (tenant, LoRA), which share nothing; "
             "the first tokens are those of the largest"
         )
     if walked.unit > 1:
