@@ -50,6 +50,7 @@ def profile_job(cfg: DictConfig, log: Callable[[Row], None]) -> Result:
     if walked.unit == 1:
         tokenizer = workload.tokenizer if isinstance(workload, Mine) else open_tokenizer(cfg.tokenizer)
         pieces = Pieces(tokenizer)
+    if pieces is not None and walked.sample:
         num_blocks = inf if str(cfg.num_blocks) == "inf" else resolve_num_blocks(cfg.num_blocks, block_size, workload)
         cache = cfg.copy()
         cache.num_blocks = num_blocks

@@ -19,7 +19,7 @@ from cache.manager import CacheManager
 from cache.tokens import PackedTokens, pack, unpack
 from experiments.profile.detector import Correction, Detector, Parting, common_chars
 from experiments.profile.markup import place_of
-from experiments.profile.shown import show_tokens
+from experiments.profile.shown import show_tokens, visible
 from experiments.profile.text import Pieces, TokenText
 from experiments.profile.tree import PrefixTree
 from experiments.replay import replay
@@ -261,11 +261,11 @@ def row_of(fix: Fix, before: Measured) -> dict[str, Any]:
         "where": fix.where,
         "token": fix.position,
         "char": fix.char,
-        "context": getattr(fix.correction, "context", ""),
-        "examples": fix.examples,
+        "context": visible(getattr(fix.correction, "context", ""), marks=False),
+        "examples": [visible(value, marks=False) for value in fix.examples],
         "one": fix.lines[0],
         "other": fix.lines[1],
-        "remedy": fix.correction.remedy,
+        "remedy": visible(fix.correction.remedy, marks=False),
         "partings": fix.partings,
         "prompts": fix.prompts,
         "token_hit_rate_before": before.rate,

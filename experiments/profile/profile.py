@@ -51,9 +51,9 @@ def walk(
         common = min(done.tree.add(ids, request.extra_keys.encode()).tokens * unit, length)
         losses.add(length, common)
         done.first_share_nothing += common == 0 and losses.prompts > 1
-        if room > 0 and unit == 1:
+        room -= length  # the sample is what comes first, without gaps
+        if room >= 0 and unit == 1:
             done.sample.append(request)
-            room -= length
         if losses.prompts >= due:
             due = losses.prompts * SAMPLE_STEP + 1
             log(

@@ -127,7 +127,9 @@ def _notes(walked: Walk, summary: Row, options: Row) -> list[str]:
             f"the tree outgrew {options['memory_mb']} MB and forgot {summary['forgotten_tokens']:,} tokens not asked "
             "for: what they would have shared later is missing from the rates (memory_mb=... helps)"
         )
-    if walked.unit == 1 and len(walked.sample) < summary["prompts"]:
+    if walked.unit == 1 and not walked.sample:
+        notes.append("no field was sought: not even the first prompt fits into sample_tokens=... (raise it)")
+    elif walked.unit == 1 and len(walked.sample) < summary["prompts"]:
         notes.append(
             f"fields were sought and mended in the first {len(walked.sample):,} of {summary['prompts']:,} prompts "
             "(sample_tokens=... takes more)"

@@ -71,7 +71,10 @@ class TokenText:
 
     def char_of(self, token: int) -> int:
         """Where the token begins in the text, in characters; inside a character counts as at its start."""
-        return len(b"".join(self.parts[:token]).decode("utf-8", "ignore")) if token else 0
+        before = b"".join(self.parts[:token]).decode("utf-8", "surrogateescape")
+        while not self.text.startswith(before):  # it ends within a character
+            before = before[:-1]
+        return len(before)
 
     def token_of(self, char: int) -> int:
         """The token in which a character begins; the number of tokens for the end of the text."""

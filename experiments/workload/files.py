@@ -26,7 +26,10 @@ class TraceFile:
     def __init__(self, path: str | Path, source: str | None) -> None:
         """`source`: where somebody without the file finds it, for the messages; None for a user's own file."""
         self.path = Path(path)
-        self._fetch = f"download the trace from {source}, and name its folder with the environment variable "
+        self._fetch = (
+            f"python -m experiments.get_data lists what it can fetch; or download the trace from {source}, and "
+        )
+        self._fetch += "name its folder with the environment variable "
         self._fetch += "PAGELAB_DATA or data_dir=..., or point at the file with workload.path=..."
         self._again = f"download it anew from {source}"
         self._origin = f" (the trace comes from {source})"

@@ -41,6 +41,16 @@ def test_characters_and_tokens_find_each_other(tokenizer, pieces, text):
     assert prompt.token_of(len(text)) == len(prompt.ids)
 
 
+@given(ids=st.lists(st.integers(17, 49151), max_size=12), cut=st.integers(0, 12))
+def test_bytes_that_are_no_text_keep_their_places(tokenizer, pieces, ids, cut):
+    prompt = TokenText(ids, pieces)
+    token = min(cut, len(ids))
+    before = b"".join(prompt.parts[:token])
+    begun = prompt.text[: prompt.char_of(token)].encode("utf-8", "surrogateescape")
+    assert before.startswith(begun)
+    assert len(before) - len(begun) < 4, "at most a character that is cut"
+
+
 def test_what_cannot_be_seen_is_named(pieces, tokenizer):
     assert visible("a\u200bb\u00a0c d\n") == "a⟨ZERO WIDTH SPACE⟩b⟨NO-BREAK SPACE⟩c·d↵"
     assert show_token(10**9, pieces) == "⟨1000000000⟩"

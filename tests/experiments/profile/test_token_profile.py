@@ -139,6 +139,31 @@ def test_prompts_of_two_tenants_share_nothing_and_that_is_said(tmp_path, pieces)
     assert any("2 cache keys" in note for note in profile.notes)
 
 
+def test_bytes_that_are_no_text_and_escape_codes_reach_neither_terminal_nor_page(tmp_path, tokenizer):
+    """Half a character in front of a changing number, and a terminal's escape code in its context."""
+    half = tokenizer.encode("🙂")[0]
+    body = tokenizer.encode(f"\x1b[31m n={{}}\n{BODY}")
+    rows = [
+        {"token_ids": [half, *tokenizer.encode("\x1b[31m n="), *tokenizer.encode(f"{100 + i}\n{BODY}"), *body]}
+        for i in range(30)
+    ]
+    done = run(tmp_path, f"path={write(tmp_path / 'p.jsonl', rows)}")
+    assert done.returncode == 0, done.stderr
+    assert json.loads(done.stdout.splitlines()[-1])["fixes"][0]["kind"] == "counter"
+    page_text = (tmp_path / "run" / "token_profile.html").read_text()
+    assert "\x1b" not in done.stderr + page_text
+
+
+def test_a_prompt_larger_than_the_sample_is_walked_and_said_to_be_too_large(tmp_path, pieces):
+    path = write(tmp_path / "p.jsonl", [{"token_ids": list(range(3000))}] * 2)
+    done = run(tmp_path, f"path={path}", "sample_tokens=1000")
+    assert done.returncode == 0, done.stderr
+    metrics = json.loads(done.stdout.splitlines()[-1])
+    assert metrics["shared_tokens"] == 2999
+    assert metrics["token_hit_rate"] is None
+    assert "no field was sought" in done.stderr
+
+
 def test_ids_no_vocabulary_has_are_shown_as_numbers(tmp_path, pieces):
     profile = profiled([{"token_ids": [2**31 - 1, 7]}] * 2, tmp_path, pieces)
     assert profile.positions[0]["text"] == "⟨2147483647⟩"
