@@ -1,7 +1,7 @@
 """Fields that change from prompt to prompt and are recognised by how they are written: times, ids, numbers.
 
 A field is a kind and the text that leads to it ("timestamp behind `Current time: `"), so the same words elsewhere stay
-as they are. Mended, every prompt has the value of the first one.
+as they are. Mended, all prompts have one and the same value.
 
 Knows nothing of what a changing value means.
 """

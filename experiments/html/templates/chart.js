@@ -27,7 +27,8 @@ for (const figure of document.querySelectorAll("figure")) {
     box.style.display = "block";
     const left = x / scale + 14, width = box.offsetWidth;
     box.style.left = Math.max(0, left + width > frame.width ? x / scale - width - 14 : left) + "px";
-    box.style.top = Math.max(0, y / scale - box.offsetHeight - 8) + "px";
+    const top = frame.top - figure.getBoundingClientRect().top + y / scale;
+    box.style.top = Math.max(0, top - box.offsetHeight - 8) + "px";
   };
   svg.addEventListener("pointermove", point);
   svg.addEventListener("pointerdown", point);
