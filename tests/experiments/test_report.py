@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import shutil
 from pathlib import Path
 from typing import Any
@@ -14,7 +15,7 @@ from experiments.errors import UserError
 from experiments.plots.series import draw_series
 from experiments.plots.style import looks, render, spread
 from experiments.record import RecordWriter, StoredRecord
-from experiments.report import Report, write_report
+from experiments.report import Report, main, write_report
 from experiments.reporting.differences import config_differences
 
 RATES = {"lru": 0.4, "fifo": 0.35, "belady": 0.6}
@@ -234,3 +235,18 @@ def test_the_page_works_in_a_browser_on_a_phone_and_a_desk(report: Report, tmp_p
         assert browser.complaints(), "the test would have seen a page that loads something"
     finally:
         browser.close()
+
+
+def test_one_command_joins_folders_and_answers_the_question_it_was_given(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    put(tmp_path / "here" / "x")
+    put(tmp_path / "there" / "y", evictor="fifo")
+    folders = [str(tmp_path / name) for name in ("here", "there")]
+    question = ["--question", "Which <one>?"]
+    monkeypatch.setattr("sys.argv", ["report", *folders, "--out", str(tmp_path / "joined"), *question])
+    main()
+    told = json.loads(capsys.readouterr().out)
+    assert told["runs"] == 2
+    assert "Which &lt;one&gt;?" in (tmp_path / "joined" / "report.html").read_text()
+    assert all(Path(file).exists() for file in told["files"])
