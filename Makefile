@@ -34,6 +34,7 @@ lint: $(READY)
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
+	$(BIN)/mypy hydra_plugins/ray_launcher.py
 
 notebooks: $(READY)
 	$(BIN)/python -m experiments.notebooks

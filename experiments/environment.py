@@ -17,8 +17,9 @@ ROOMS = ("kernels", "cache", "model", "scheduler", "experiments")
 NO_NUMBER = (
     "experiments/plots/",
     "experiments/tracker/",
-    "experiments/report.py",
+    "experiments/report",
     "experiments/ablation/report.py",
+    "experiments/html/",
     "experiments/show.py",
 )
 """What only shows numbers: changing it makes no record stale."""

@@ -43,11 +43,15 @@ Draw = Callable[[Sequence[Row], Row], "Mapping[str, Figure]"]
 
 @dataclass(frozen=True, slots=True)
 class Result:
-    """What a job measured. `draw` is only called where plots are wanted."""
+    """What a job measured. `draw` is only called where plots are wanted, `show` only for a single run."""
 
     metrics: Row
     tables: Mapping[str, Table] = field(default_factory=dict)
     draw: Draw | None = None
+    files: Mapping[str, bytes] = field(default_factory=dict)
+    """More files of the record, by name."""
+    show: Callable[[], None] | None = None
+    """Shows a single run on standard error, in place of the plain list of its metrics."""
 
 
 Job = Callable[[DictConfig, Callable[[Row], None]], Result]
@@ -76,7 +80,7 @@ def run_job(cfg: DictConfig, job: Job, identity: Identity = lambda cfg: {}) -> s
             if not redo and is_finished(folder, config, {"source_sha256": source_fingerprint(ROOT), **identity(cfg)}):
                 status = "skipped"
             else:
-                metrics = _run(cfg, config, job, folder, plots=bool(options.get("plots")))
+                metrics, show = _run(cfg, config, job, folder, plots=bool(options.get("plots")))
     except Exception as error:
         status = "failed"
         note_failure(folder, error)
@@ -86,7 +90,11 @@ def run_job(cfg: DictConfig, job: Job, identity: Identity = lambda cfg: {}) -> s
         with suppress(OSError):
             Marks(Path(hydra.sweep.dir)).leave(str(hydra.job.num), status, str(folder))
     else:
-        show_metrics(metrics, folder)
+        if show is None:
+            show_metrics(metrics)
+        else:
+            show()
+        print(f"record: {folder}", file=sys.stderr)
         sys.stderr.flush()
         print(json_line(metrics))
     return status
@@ -112,7 +120,7 @@ def chosen() -> dict[str, str]:
     }
 
 
-def _run(cfg: DictConfig, config: Row, job: Job, folder: Path, plots: bool) -> Row:
+def _run(cfg: DictConfig, config: Row, job: Job, folder: Path, plots: bool) -> tuple[Row, Callable[[], None] | None]:
     hydra = HydraConfig.get()
     group = (hydra.runtime.choices.get("sweep") or "multirun") if hydra.mode == RunMode.MULTIRUN else None
     name = str(folder.resolve().relative_to(Path(hydra.sweep.dir).resolve())) if group else folder.name
@@ -135,11 +143,13 @@ def _run(cfg: DictConfig, config: Row, job: Job, folder: Path, plots: bool) -> R
         for table, rows in tables.items():
             record.add_table(table, rows)
         record.add_table("series", series)
+        for file, data in result.files.items():
+            record.add(file, data)
         images = _draw(record, result, series, metrics) if plots else []
         record.add("environment.json", json_file(_provenance(metrics, config, list(hydra.overrides.task))))
         tracker.finish(metrics, {name: _tracked_rows(table) for name, table in tables.items()}, images)
     record.commit(metrics)
-    return dict(metrics)
+    return dict(metrics), result.show
 
 
 def _tracked_rows(table: Table) -> Sequence[Row]:

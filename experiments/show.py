@@ -7,21 +7,18 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from pathlib import Path
 from typing import Any
 
 from rich.console import Console
 from rich.table import Table
 
 
-def show_metrics(metrics: dict[str, Any], folder: Path) -> None:
+def show_metrics(metrics: dict[str, Any]) -> None:
     """One run: every metric and its value."""
     table = Table(title=None, show_header=False, box=None, pad_edge=False)
     for key, value in metrics.items():
         table.add_row(key, readable(key, value))
-    console = Console(stderr=True, highlight=False)
-    console.print(table)
-    console.print(f"record: {folder}", soft_wrap=True)
+    Console(stderr=True, highlight=False).print(table)
 
 
 @contextmanager

@@ -173,9 +173,8 @@ def ceiling(workload: Workload, rows: list[Row], block_size: int) -> float:
     infinite, hits, tokens = InfiniteCache(), 0, 0
     for request, row in zip(workload, rows, strict=True):
         if row["error"] is None:
-            contents = request.tokens.contents(block_size)
             most = (len(request.tokens) - 1) // block_size
-            hits += min(infinite.observe(request.extra_keys.encode(), contents), most) * block_size
+            hits += min(infinite.observe(request.extra_keys.encode(), request.tokens, block_size), most) * block_size
             tokens += len(request.tokens)
     return hits / tokens
 

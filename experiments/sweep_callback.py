@@ -105,7 +105,7 @@ def _finish(config: DictConfig, plan: SweepPlan) -> int:
     code = 1 if failed or lost else 0
     for folder in sorted({path.parent for path in good}):
         try:
-            report = write_report(folder)
+            report = write_report(folder, question=config.record.get("question"))
             files += report.files
             if ended.get("finished"):
                 _track(config, plan, folder, report)

@@ -19,7 +19,7 @@ from omegaconf import DictConfig
 
 LONGEST = 120
 """Characters of a folder's name; file systems stop at 255."""
-PLACES = ("sweep", "workload", "data_dir", "tracker", "record.redo", "record.plots")
+PLACES = ("sweep", "workload", "data_dir", "tracker", "record.redo", "record.plots", "record.question")
 """Overrides that the name says already, or that only say where files lie."""
 
 

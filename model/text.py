@@ -67,6 +67,11 @@ class Tokenizer:
         text: str = self.bpe.decode(list(ids), skip_special_tokens=False)
         return text
 
+    def piece(self, token: int) -> str | None:
+        """A token as the vocabulary spells it, mostly in GPT-2's byte alphabet; None for an id it lacks."""
+        spelled: str | None = self.bpe.id_to_token(token) if 0 <= token < self.vocab_size else None
+        return spelled
+
     def prompt(self, text: str) -> list[int]:
         """Ids of a prompt that is no chat, with whatever the model expects in front."""
         return [*self.bos_ids, *self.encode(text)]

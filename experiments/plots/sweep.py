@@ -132,7 +132,7 @@ def _finish(figure: Figure, axes: Sequence[Axes], parts: Sequence[tuple[DataFram
     from matplotlib.ticker import PercentFormatter
 
     axes[0].set_ylabel("token hit rate (of prompt tokens)")
-    axes[0].yaxis.set_major_formatter(PercentFormatter(1, decimals=0))
+    axes[0].yaxis.set_major_formatter(PercentFormatter(1))
     ends = [_lines(panel, part, x) for panel, (part, x) in zip(axes, parts, strict=True)]
     for panel in axes:
         panel.margins(x=0.1)

@@ -23,10 +23,18 @@ GZIP_MAGIC = b"\x1f\x8b"
 class TraceFile:
     """One file, and the public source it comes from."""
 
-    def __init__(self, path: str | Path, source: str) -> None:
-        """`source`: where somebody without the file finds it, for the message that says it is missing."""
+    def __init__(self, path: str | Path, source: str | None) -> None:
+        """`source`: where somebody without the file finds it, for the messages; None for a user's own file."""
         self.path = Path(path)
-        self.source = source
+        self._fetch = (
+            f"python -m experiments.get_data lists what it can fetch; or download the trace from {source}, and "
+        )
+        self._fetch += "name its folder with the environment variable "
+        self._fetch += "PAGELAB_DATA or data_dir=..., or point at the file with workload.path=..."
+        self._again = f"download it anew from {source}"
+        self._origin = f" (the trace comes from {source})"
+        if source is None:
+            self._fetch, self._again, self._origin = "check the path", "write it anew", ""
         self._sha256: str | None = None
 
     @contextmanager
@@ -42,19 +50,13 @@ class TraceFile:
                     with gzip.GzipFile(fileobj=raw) as unzipped:
                         yield cast(BinaryIO, unzipped)
         except FileNotFoundError:
-            raise UserError(
-                f"{self.path.absolute()} does not exist: download the trace from {self.source}, and name its folder "
-                "with the environment variable PAGELAB_DATA or data_dir=..., or at the file with workload.path=..."
-            ) from None
+            raise UserError(f"{self.path.absolute()} does not exist: {self._fetch}") from None
         except IsADirectoryError:
             raise UserError(
-                f"{self.path.absolute()} is a directory: name the file itself with workload.path=... "
-                f"(the trace comes from {self.source})"
+                f"{self.path.absolute()} is a directory: name the file itself with workload.path=...{self._origin}"
             ) from None
         except (gzip.BadGzipFile, EOFError, zlib.error) as error:
-            raise UserError(
-                f"{self.path} is damaged or cut short ({error}): download it anew from {self.source}"
-            ) from None
+            raise UserError(f"{self.path} is damaged or cut short ({error}): {self._again}") from None
         except OSError as error:
             raise UserError(f"{self.path} cannot be read ({error.strerror or error}): check its permissions") from None
 
@@ -69,13 +71,13 @@ class TraceFile:
         """The error for a place inside the file: a line number, or words such as "run 3"."""
         place = f"line {where}" if isinstance(where, int) else where
         return UserError(
-            f"{self.path}, {place}: {what}. Mend or remove it, or download the file anew from {self.source}; "
-            "workload.limit=N reads only the first N requests."
+            f"{self.path}, {place}: {what}. Mend or remove it, or {self._again}; workload.limit=N reads only the first "
+            "N requests."
         )
 
     def empty(self) -> UserError:
         """The error for a file without a single request."""
-        return UserError(f"{self.path} holds no request: download it anew from {self.source}")
+        return UserError(f"{self.path} holds no request: {self._again}")
 
     def sha256(self) -> str:
         """SHA-256 (hex) of the file as it lies on the disk, the number `sha256sum` prints; computed once."""

@@ -19,9 +19,9 @@ from experiments.workload.fingerprint import fingerprint
 
 
 class RecordedWorkload(Workload):
-    """Requests of one file. Subclasses name the file's public source and yield what it holds in `recorded`."""
+    """Requests of one file. Subclasses name the file's public source (None: the user's own) and yield in `recorded`."""
 
-    source: ClassVar[str]
+    source: ClassVar[str | None]
 
     def __init__(self, path: str, limit: int | None = None, time_scale: float = 1.0, seed: int = 0) -> None:
         """`path`: the file, gzip or plain; it is opened when the workload is walked, not before."""

@@ -31,4 +31,18 @@ def json_lines(file: TraceFile, row_type: type[Row], legend: str = "") -> Iterat
         try:
             yield number, decode(line)
         except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
-            raise file.problem(number, f"{error}{legend}") from None
+            raise file.problem(number, f"{error}{legend}{encoding_hint(line, number)}") from None
+
+
+def encoding_hint(line: bytes, number: int) -> str:
+    """What to do about a line that is not plain UTF-8, to follow the decoder's own words; "" where that is not it."""
+    if line.startswith((b"\xff\xfe", b"\xfe\xff")) or line.count(0) > len(line) // 3:
+        return ": the file is UTF-16, not UTF-8 (iconv -f UTF-16 -t UTF-8 FILE > NEW)"
+    if number == 1 and line.startswith(b"\xef\xbb\xbf"):
+        return ": the file begins with a byte order mark (sed -i '1s/^\\xEF\\xBB\\xBF//' FILE removes it)"
+    try:
+        line.decode("utf-8")
+    except UnicodeDecodeError as error:
+        found = f": byte {error.start} of the line, {line[error.start]:#04x}, is no UTF-8"
+        return f"{found} (if the file is Latin-1: iconv -f LATIN1 -t UTF-8 FILE > NEW)"
+    return ""

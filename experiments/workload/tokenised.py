@@ -14,7 +14,7 @@ import importlib.metadata
 import logging
 import os
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import msgspec
@@ -53,13 +53,20 @@ class TextEncoder:
 
     def encode(self, pieces: Sequence[Piece]) -> list[bytes]:
         """Packed int32 ids of every piece. Raises UserError where the tokenizer is not installed."""
-        file = self.folder / f"{self._key(pieces)}.bin"
+        return self.remembered(self._key(pieces), len(pieces), lambda: self._encoded(pieces))
+
+    def remembered(self, key: str, count: int, make: Callable[[], list[bytes]]) -> list[bytes]:
+        """What was stored under a key, or what `make` makes now; `count`: how many packed sequences that must be."""
+        file = self.folder / f"{key}.bin"
         found = _read(file)
-        if found is None or len(found) != len(pieces):
-            tokenizer = self._load()
-            found = [pack(_encode(tokenizer, piece)) for piece in pieces]
+        if found is None or len(found) != count:
+            found = make()
             _write(file, found)
         return found
+
+    def _encoded(self, pieces: Sequence[Piece]) -> list[bytes]:
+        tokenizer = self._load()
+        return [pack(_encode(tokenizer, piece)) for piece in pieces]
 
     def _load(self) -> SmolLM2Tokenizer:
         if self._tokenizer is None:

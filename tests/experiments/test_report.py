@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+import json
+import shutil
 from pathlib import Path
 from typing import Any
 
 import pandas
 import pytest
+from support.browser import Browser, find_browser
 
 from experiments.errors import UserError
 from experiments.plots.series import draw_series
 from experiments.plots.style import looks, render, spread
-from experiments.record import RecordWriter
-from experiments.report import Report, write_report
+from experiments.record import RecordWriter, StoredRecord
+from experiments.report import Report, main, write_report
+from experiments.reporting.differences import config_differences
 
 RATES = {"lru": 0.4, "fifo": 0.35, "belady": 0.6}
 
@@ -68,7 +72,7 @@ def test_a_sweep_becomes_a_table_and_three_plots(report: Report) -> None:
             "hit_rate_by_pool": ("png", "svg"),
             "hit_rate_by_block_size": ("png", "svg"),
             "gap_closed": ("png", "svg"),
-            "report": ("parquet", "md"),
+            "report": ("parquet", "md", "html"),
         }.items()
         for suffix in suffixes
     }
@@ -151,3 +155,98 @@ def test_the_plot_of_one_run_bears_gaps_and_an_unbounded_pool() -> None:
     files = render(draw_series(series, {"ceiling_token_hit_rate": 0.5})["series"])
     assert files["png"][:4] == b"\x89PNG"
     assert files["svg"].startswith(b"<?xml")
+
+
+def test_the_page_answers_a_question_names_differences_and_machines(report: Report) -> None:
+    text = (report.folder / "report.html").read_text()
+    for words in (
+        "9 requests",
+        "of prompt tokens",
+        "What differs between the runs",
+        "Where the runs were made",
+        "name",
+    ):
+        assert words in text
+    assert text.count("<svg") == 4, "two block sizes over pools, two finite pools over block sizes"
+    assert "http" not in text.replace("http-equiv", ""), "nothing remote"
+
+
+def test_markup_in_a_record_is_shown_not_run(tmp_path: Path) -> None:
+    put(tmp_path / "a", workload="<script>alert(1)</script>")
+    text = (write_report(tmp_path).folder / "report.html").read_text()
+    assert "<script>alert" not in text
+    assert "&lt;script&gt;alert" in text
+
+
+def test_config_differences_are_told_once_and_the_rest_apart() -> None:
+    configs = [{"evictor": {"kind": k}, "size": s, "allocator": {"size": s}} for k in "ab" for s in (1, 2)]
+    differing, common = config_differences([StoredRecord(Path(), {**c, "seed": 0}, {}, {}) for c in configs])
+    assert differing == {"evictor.kind": [("a", 2), ("b", 2)], "size": [("1", 2), ("2", 2)]}
+    assert common == {"seed": "0"}
+
+
+def test_records_of_many_machines_join_and_copies_count_once(tmp_path: Path) -> None:
+    put(tmp_path / "a" / "x")
+    put(tmp_path / "a" / "y", evictor="fifo")
+    shutil.copytree(tmp_path / "a" / "x", tmp_path / "b" / "x")
+    put(tmp_path / "b" / "z", evictor="lfu")
+    report = write_report(tmp_path / "a", tmp_path / "b", out=tmp_path / "joined")
+    assert sorted(report.frame.policy) == ["fifo", "lfu", "lru"]
+    assert (tmp_path / "joined" / "report.html").exists()
+    assert any("1 runs lie in more than one" in note for note in report.notes)
+    assert not (tmp_path / "a" / "report.html").exists()
+
+
+def test_one_name_for_two_pools_is_refused(tmp_path: Path) -> None:
+    put(tmp_path / "a", num_blocks=100)
+    put(tmp_path / "b", num_blocks=101, evictor="fifo")
+    with pytest.raises(UserError, match="whose pool of 5% is not the same: a has 100 blocks, b 101"):
+        write_report(tmp_path)
+
+
+def test_policies_that_never_had_the_same_pool_are_refused(tmp_path: Path) -> None:
+    put(tmp_path / "a", num_blocks=100, pool="100")
+    put(tmp_path / "b", num_blocks=200, pool="200", evictor="fifo")
+    with pytest.raises(UserError, match="no two policies with the same pool"):
+        write_report(tmp_path)
+    put(tmp_path / "c", num_blocks=100, pool="100", evictor="fifo")
+    assert len(write_report(tmp_path).frame) == 3
+
+
+@pytest.mark.skipif(find_browser() is None, reason="no Chromium on this machine")
+def test_the_page_works_in_a_browser_on_a_phone_and_a_desk(report: Report, tmp_path: Path) -> None:
+    browser = Browser(tmp_path)
+    try:
+        for width, dark in ((390, False), (1280, False), (1280, True)):
+            browser.open(report.folder / "report.html", width, dark=dark)
+            assert browser.run("document.documentElement.scrollWidth") <= width, "nothing to scroll sideways"
+            box = browser.run(
+                "(b => [b.x, b.y, b.width, b.height])(document.querySelector('svg').getBoundingClientRect())"
+            )
+            browser.move(box[0] + box[2] / 2, box[1] + box[3] / 2)
+            said = browser.run("document.querySelector('.hover').innerText")
+            assert "of prompt tokens hit" in said or "infinite cache" in said
+            browser.run("document.querySelector('.legend button[data-line=fifo]').click()")
+            assert browser.run("document.querySelector('g[data-line=fifo]').style.display") == "none"
+            assert browser.run("document.querySelector('g[data-line=lru]').style.display") == ""
+            assert browser.complaints() == []
+        browser.run("document.body.insertAdjacentHTML('beforeend', '<img src=\"https://example.invalid/x.png\">')")
+        browser.run("new Promise(done => setTimeout(done, 200))")
+        assert browser.complaints(), "the test would have seen a page that loads something"
+    finally:
+        browser.close()
+
+
+def test_one_command_joins_folders_and_answers_the_question_it_was_given(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    put(tmp_path / "here" / "x")
+    put(tmp_path / "there" / "y", evictor="fifo")
+    folders = [str(tmp_path / name) for name in ("here", "there")]
+    question = ["--question", "Which <one>?"]
+    monkeypatch.setattr("sys.argv", ["report", *folders, "--out", str(tmp_path / "joined"), *question])
+    main()
+    told = json.loads(capsys.readouterr().out)
+    assert told["runs"] == 2
+    assert "Which &lt;one&gt;?" in (tmp_path / "joined" / "report.html").read_text()
+    assert all(Path(file).exists() for file in told["files"])

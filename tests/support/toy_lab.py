@@ -60,7 +60,6 @@ defaults:
 record: {plots: false}
 hydra:
   mode: MULTIRUN
-  launcher: {n_jobs: 2}
   sweeper: {params: {evictor: "lru,belady,fifo", block_size: "16,32"}}
 """
 
@@ -80,7 +79,7 @@ def make_toy_lab(folder: Path) -> None:
         path = folder / "conf" / f"{name}.yaml"
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(text)
-    for name in ("lab.yaml", "evictor", "tracker"):
+    for name in ("lab.yaml", "evictor", "tracker", "hydra"):
         (folder / "conf" / name).symlink_to(CONF / name)
 
 

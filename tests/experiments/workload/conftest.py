@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from experiments.tokenizer import smollm2 as smollm2_module
 from experiments.workload import tokenised
 from model.tokenizer import MissingModelError, SmolLM2Tokenizer, load_smollm2
 
@@ -41,5 +42,6 @@ def smollm2() -> SmolLM2Tokenizer:
 @pytest.fixture
 def cache_dir(smollm2: SmolLM2Tokenizer, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> str:
     """An empty cache folder; the tokenizer behind it is loaded once per process, since that takes 2 s."""
-    monkeypatch.setattr(tokenised, "load_smollm2", lambda: smollm2)
+    for module in (tokenised, smollm2_module):
+        monkeypatch.setattr(module, "load_smollm2", lambda: smollm2)
     return str(tmp_path / "cache")
