@@ -64,7 +64,7 @@ def test_the_shadow_lru_counts_what_a_real_one_hits() -> None:
 
 
 def test_it_keeps_what_comes_back_later_than_lru_can_wait() -> None:
-    """Three documents asked every 20 requests, between questions that fill the pool within 12 and go for good."""
+    """Three documents, asked every 20 requests, between questions that fill the pool within 12 and do not return."""
     prompts: list[Prompt] = [
         (i % 20, *range(5)) if i % 20 in (0, 7, 13) else (1000 + i, *range(4)) for i in range(1200)
     ]
