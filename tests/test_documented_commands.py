@@ -10,7 +10,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from support.commands import ROOT, elsewhere, in_guides, parse, words
+from support.commands import ROOT, elsewhere, in_guides, parse, words, written_in_the_readme
 from support.conf import MODELS
 
 GUIDES, ELSEWHERE = in_guides(), elsewhere()
@@ -53,7 +53,7 @@ FILES = {
     "path/to/prompts.txt": "What is a block?\nWhat is a slot?\n",
     "path/to/chats.jsonl": '[{"role": "user", "content": "What is a block?"}]\n' * 2,
     "path/to/times.jsonl": '{"block_size": 16, "us": 50.0}\n{"block_size": 64, "us": 40.0}\n',
-    "path/to/policy.py": "from cache.evictor.lru import Lru\n\n\nclass Mine(Lru):\n    pass\n",
+    "path/to/policy.py": written_in_the_readme("EvictLatest"),
     "events.jsonl": '[1.5, [["BlockStored", [11, 12], null, [5, 6, 7, 8], 2, null]]]\n',
 }
 """What the commands expect to find where they run."""

@@ -78,6 +78,13 @@ def words(command: str) -> list[str]:
     return [word for word in shlex.split(command) if "..." not in word]
 
 
+def written_in_the_readme(class_name: str) -> str:
+    """The Python block that defines the class."""
+    blocks = re.findall(r"```python\n(.*?)```", (ROOT / "README.md").read_text("utf-8"), re.DOTALL)
+    (source,) = (block for block in blocks if f"class {class_name}(" in block)
+    return str(source)
+
+
 class _Parsed(Exception):
     """Raised in place of running."""
 
