@@ -20,11 +20,8 @@ from omegaconf import OmegaConf
 from support.conf import CONF
 
 ROOT = CONF.parent
-GUIDES = sorted(
-    [path for path in ROOT.glob("*.md")]
-    + [path for room in ("cache", "conf", "experiments", "kernels", "model", "notebooks", "scheduler", "tests")
-       for path in (ROOT / room).rglob("*.md")]
-)  # fmt: skip
+ROOMS = ("cache", "conf", "experiments", "kernels", "model", "notebooks", "scheduler", "tests")
+GUIDES = sorted([*ROOT.glob("*.md"), *(path for room in ROOMS for path in (ROOT / room).rglob("README.md"))])
 START = r"(?:\.venv/bin/)?(?:python -m|make) [\w.]"
 SPAN = re.compile(rf"`({START}[^`]*)`")
 LINE = re.compile(rf"^\s*({START}.*)$", re.MULTILINE)
@@ -135,6 +132,9 @@ def _parse_arguments(module: str, arguments: list[str], monkeypatch: pytest.Monk
     assert package is not None, f"there is no module {module}"
     if package.submodule_search_locations is not None:
         module = f"{module}.__main__"
+    elif "argparse" not in Path(str(package.origin)).read_text("utf-8"):
+        assert not arguments, f"{module} takes none"
+        return
     monkeypatch.setattr(argparse.ArgumentParser, "parse_args", only_parse)
     monkeypatch.setattr(sys, "argv", [module, *arguments])
     with pytest.raises(_Parsed):
