@@ -20,6 +20,7 @@ from math import inf
 from cache.access import Access
 from cache.allocator.base import Allocator, Match
 from cache.errors import CacheInUse, MisuseError, OutOfBlocks, PolicyError, SequenceTooLarge
+from cache.extra_keys import NO_EXTRA_KEYS
 from cache.sequence import Sequence
 from cache.tokens import int32
 
@@ -40,6 +41,7 @@ class CacheManager:
         self.allocator = allocator
         self.block_size = allocator.block_size
         self.weights_version = weights_version
+        self._plain_root = NO_EXTRA_KEYS.encode(weights_version)
         self._reserve = 0 if allocator.num_blocks == inf else watermark * allocator.num_blocks
         self._live: dict[int, Sequence] = {}
         self._last_match: tuple[Sequence, Match] | None = None
@@ -85,14 +87,17 @@ class CacheManager:
     def allocate(self, seq: Sequence) -> int:
         """Blocks for all tokens of the sequence; the longest cached prefix is shared instead of taken.
 
-        Returns the number of tokens that need not be computed: at most all but the last one. Raises SequenceTooLarge,
+        Returns the number of tokens that need not be computed: at most all but the last one; where `seq.partial_copy`
+        is set, that block must be copied first. Raises SequenceTooLarge,
         OutOfBlocks, ValueError for an empty sequence, MisuseError for one that holds blocks; each changes nothing.
         """
-        if seq.num_tokens == 0:
+        num_tokens = seq.num_tokens
+        if num_tokens == 0:
             raise ValueError("an empty sequence cannot be allocated: a model needs at least one token")
-        self._must_fit(seq.num_tokens)
+        needed = self._must_fit(num_tokens)
         match = self._match(seq)
-        num_new, left = self._num_new(seq, match), self.allocator.num_available - match.num_idle
+        num_hits = len(match.blocks)
+        num_new, left = needed - num_hits, self.allocator.num_available - match.num_idle
         if num_new > left:
             raise OutOfBlocks(f"{num_new} blocks are needed beside the shared ones, {left} are free or evictable")
         self._last_match = None
@@ -100,11 +105,17 @@ class CacheManager:
         try:
             seq.block_table += self.allocator.take(num_new)
         except PolicyError:
-            self.allocator.release(seq.block_table)
+            self.allocator.release(seq)
             self._forget(seq)
             raise
-        seq.num_hit_blocks = len(match.blocks)
-        seq.num_computed_tokens = seq.num_hit_blocks * self.block_size
+        finally:
+            part = self.allocator.let_go_of_part() if match.part is not None else None
+        seq.num_hit_blocks = num_hits
+        seq.num_computed_tokens = num_hits * self.block_size
+        if part is not None:
+            source, num_shared = part
+            seq.partial_copy = source, seq.block_table[num_hits]
+            seq.num_computed_tokens += num_shared
         seq.allocated = True
         self._live[id(seq)] = seq
         return seq.num_computed_tokens
@@ -123,9 +134,8 @@ class CacheManager:
         blocks = self.allocator.take(num_new)
         copies: list[BlockCopy] = []
         if tokens and self._shares_tail(seq):
-            tail = seq.block_table.pop()
-            copies.append((tail, blocks[0]))
-            self.allocator.release([tail])
+            self.allocator.release(seq, len(seq.block_table) - 1)
+            copies.append((seq.block_table.pop(), blocks[0]))
         seq.block_table += blocks
         seq.extend(tokens)
         return copies
@@ -140,7 +150,7 @@ class CacheManager:
         if not floor <= num_tokens <= seq.num_tokens:
             raise MisuseError(f"cannot cut to {num_tokens} tokens: only {floor}..{seq.num_tokens} can be taken back")
         keep = self.num_blocks_for(num_tokens)
-        self.allocator.release(seq.block_table[keep:])
+        self.allocator.release(seq, keep)
         del seq.block_table[keep:]
         seq.cut(num_tokens, self.block_size)
         seq.num_computed_tokens = min(seq.num_computed_tokens, num_tokens)
@@ -162,7 +172,7 @@ class CacheManager:
         """A twin that owns every block once more; whoever first writes to a shared tail gets a copy of it."""
         self._must_be_live(seq)
         twin = seq.twin(access or seq.access)
-        self.allocator.share(twin.block_table)
+        self.allocator.share(twin)
         self._live[id(twin)] = twin
         return twin
 
@@ -170,13 +180,14 @@ class CacheManager:
         """Give up every block, exactly once. Full computed blocks stay cached until room is needed."""
         self._must_be_live(seq)
         del self._live[id(seq)]
-        self.allocator.release(seq.block_table)
+        self.allocator.release(seq)
         self._forget(seq)
 
     def set_weights_version(self, version: str) -> None:
         """New weights: nothing cached under another version can hit, and live sequences cache nothing more."""
         if version != self.weights_version:
             self.weights_version = version
+            self._plain_root = NO_EXTRA_KEYS.encode(version)
             self._last_match = None
             for seq in self._live.values():
                 seq.sealed = True
@@ -204,14 +215,17 @@ class CacheManager:
         seq.allocated = False
         seq.block_table = []
         seq.num_immutable_blocks = seq.num_computed_tokens = 0
-        seq.node, seq.root, seq.sealed = None, None, False
+        seq.node, seq.root, seq.sealed, seq.partial_copy = None, None, False, None
 
-    def _must_fit(self, num_tokens: int) -> None:
-        if self.num_blocks_for(num_tokens) > self.allocator.num_blocks:
+    def _must_fit(self, num_tokens: int) -> int:
+        """The blocks that so many tokens need."""
+        needed = -(-num_tokens // self.block_size)
+        if needed > self.allocator.num_blocks:
             raise SequenceTooLarge(
-                f"{num_tokens} tokens need {self.num_blocks_for(num_tokens)} blocks of {self.block_size}; "
+                f"{num_tokens} tokens need {needed} blocks of {self.block_size}; "
                 f"the whole pool has {self.allocator.num_blocks}"
             )
+        return needed
 
     def _must_be_live(self, seq: Sequence) -> None:
         if self._live.get(id(seq)) is not seq:
@@ -220,13 +234,14 @@ class CacheManager:
     def _match(self, seq: Sequence) -> Match:
         if seq.allocated:
             raise MisuseError("this sequence holds blocks already, here or in another cache")
-        root = seq.extra_keys.encode(self.weights_version)
+        extra = seq.extra_keys
+        root = self._plain_root if extra is NO_EXTRA_KEYS else extra.encode(self.weights_version)
         if self._last_match is not None:
             known, match = self._last_match
             if known is seq and match.version == self.allocator.version and seq.root == root:
                 return match
         if seq.root != root or seq.matched_by is not self:
-            seq.root, seq.node, seq.matched_by = root, None, self
+            seq.root, seq.node, seq.matched_by, seq.keys = root, None, self, []
         limit = 0 if seq.skip_lookup else (seq.num_tokens - 1) // self.block_size
         match = self.allocator.find(seq, limit)
         self._last_match = seq, match
@@ -236,7 +251,7 @@ class CacheManager:
         return self.num_blocks_for(seq.num_tokens) - len(match.blocks)
 
     def _shares_tail(self, seq: Sequence) -> bool:
-        return seq.num_tokens % self.block_size != 0 and self.allocator.ref_count(seq.block_table[-1]) > 1
+        return seq.num_tokens % self.block_size != 0 and self.allocator.is_shared(seq.block_table[-1])
 
     def _num_appended(self, seq: Sequence, count: int) -> int:
         grown = self.num_blocks_for(seq.num_tokens + count) - len(seq.block_table)

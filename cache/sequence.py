@@ -15,7 +15,10 @@ from typing import Any
 
 from cache.access import Access
 from cache.extra_keys import NO_EXTRA_KEYS, ExtraKeys
-from cache.tokens import TokenIds, pack, unpack
+from cache.tokens import TOKEN_BYTES, TokenIds, pack, unpack
+
+Segment = tuple[bytes, int, int, int]
+"""(contents of blocks first … stop - 1, bytes per block, first, stop)"""
 
 
 class Sequence:
@@ -26,9 +29,9 @@ class Sequence:
     """
 
     __slots__ = (
-        "_appended", "_block_size", "_contents", "access", "allocated", "block_table", "extra_keys", "keys",
-        "matched_by", "node", "num_computed_tokens", "num_hit_blocks", "num_immutable_blocks", "prompt", "root",
-        "sealed", "skip_lookup",
+        "_appended", "_block_size", "_contents", "_num_prompt", "_packed", "access", "allocated", "block_table",
+        "extra_keys", "keys", "matched_by", "node", "num_computed_tokens", "num_hit_blocks", "num_immutable_blocks",
+        "partial_copy", "prompt", "root", "sealed", "skip_lookup",
     )  # fmt: skip
 
     def __init__(
@@ -45,11 +48,16 @@ class Sequence:
         self._appended: array[int] = array("i")
         self._block_size = 0
         self._contents: list[Hashable] = []
+        self._num_prompt = len(prompt)
+        self._packed: Segment | None = None
         self.allocated = False
         self.block_table: list[int] = []
         self.num_hit_blocks = 0
         self.num_immutable_blocks = 0
         self.num_computed_tokens = 0
+        self.partial_copy: tuple[int, int] | None = None
+        """(source, destination) block to copy before anything is computed: its beginning counts as computed. Copies of
+        several sequences must happen in the order in which they were allocated."""
         self.sealed = False
         """True once nothing more of this sequence may be cached (its weights are gone, or its key is taken)."""
         self.root: bytes | None = None
@@ -64,15 +72,32 @@ class Sequence:
     @property
     def num_tokens(self) -> int:
         """Prompt and appended tokens."""
-        return len(self.prompt) + len(self._appended)
+        return self._num_prompt + len(self._appended)
 
     def contents(self, block_size: int) -> list[Hashable]:
         """Contents of its full blocks; computed once, extended as it grows."""
         if self._block_size != block_size:
-            self._block_size, self._contents = block_size, list(self.prompt.contents(block_size))
+            self._cut_into(block_size)
+        if not self._contents:
+            self._contents = list(self.prompt.contents(block_size))
         for i in range(len(self._contents), self.num_tokens // block_size):
             self._contents.append(self.packed(i * block_size, (i + 1) * block_size))
         return self._contents
+
+    def segments(self, block_size: int, start: int = 0) -> list[Segment]:
+        """Packed contents of its full blocks from block `start` on or earlier: one segment, or two where what was
+        appended is written otherwise than the prompt. O(bytes) at most, O(1) for a prompt asked again."""
+        if self._block_size != block_size:
+            self._cut_into(block_size)
+        num_prompt, prompt = self._num_prompt // block_size, self._packed
+        if prompt is None:
+            prompt = self._packed = (*self.prompt.packed_contents(block_size), 0, num_prompt)
+        if not self._appended:
+            return [prompt]
+        num_full, width = self.num_tokens // block_size, block_size * TOKEN_BYTES
+        if start >= num_prompt or prompt[1] == width:
+            return [(self.packed(start * block_size, num_full * block_size), width, start, num_full)]
+        return [prompt, (self.packed(num_prompt * block_size, num_full * block_size), width, num_prompt, num_full)]
 
     def packed(self, start: int, stop: int) -> bytes:
         """Tokens `start` to `stop` as little-endian int32."""
@@ -94,11 +119,14 @@ class Sequence:
         del self.keys[num_tokens // block_size :]
         del self._contents[num_tokens // block_size :]
 
+    def _cut_into(self, block_size: int) -> None:
+        self._block_size, self._contents, self._packed = block_size, [], None
+
     def twin(self, access: Access) -> Sequence:
         """A copy that shares nothing mutable with this one."""
         other = Sequence(self.prompt, access, self.extra_keys, self.skip_lookup)
         other._appended = self._appended[:]
-        other._block_size, other._contents = self._block_size, self._contents[:]
+        other._block_size, other._contents, other._packed = self._block_size, self._contents[:], self._packed
         other.allocated = self.allocated
         other.num_hit_blocks = self.num_hit_blocks
         other.num_immutable_blocks = self.num_immutable_blocks

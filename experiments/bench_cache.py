@@ -1,166 +1,197 @@
-"""What the cache itself costs: nanoseconds per block for hashing, misses, hits and eviction, in one run.
+"""What the cache itself costs, `radix` beside `hash_chain` in the same run, on one core.
 
     python -m experiments.bench_cache
-    python -m experiments.bench_cache --trace data/mooncake_conversation_trace.jsonl.gz
+    python -m experiments.bench_cache --requests 2000 --only serving lookup
+    python -m experiments.bench_cache --figure experiments/figures/cache_cost.png
 
-Ratios of one run compare; absolute times belong to the machine named beside them. Every figure is the best of several
-repeats, garbage collection off. Knows nothing of models: what a block is worth is another bench.
+Processor time, best of several repeats, garbage collection off. Ratios of one run compare; absolute times belong to the
+machine named beside them. The last line is one JSON object. Knows nothing of models: what a block is worth is another
+bench.
 """
 
 from __future__ import annotations
 
 import argparse
-import gc
 import json
-import platform
-import sys
 from collections.abc import Callable
-from math import inf
+from functools import partial
 from pathlib import Path
-from time import perf_counter
 from typing import Any
 
 from rich.console import Console
 from rich.table import Table
 
-from cache.access import Access
-from cache.allocator.base import Allocator
 from cache.allocator.hash_chain import HashChain
-from cache.allocator.naive import Naive
-from cache.evictor.lru import Lru
-from cache.hashing.base import Hasher
-from cache.hashing.builtin import BuiltinHash
-from cache.hashing.sha256 import Sha256
-from cache.hashing.xxh3 import Xxh3
-from cache.manager import CacheManager
-from cache.sequence import Sequence
-from cache.tokens import PackedTokens
-from experiments.errors import UserError
-from experiments.replay import replay
-from experiments.workload.mooncake import Mooncake
-from experiments.workload.randomness import random_tokens, stream
+from cache.allocator.radix import Radix
+from experiments.bench.blocks import measure
+from experiments.bench.growth import ALLOCATORS, LOOKUPS, cost_by_pool, lookup, make_allocator
+from experiments.bench.memory import bytes_per_block
+from experiments.bench.serving import NUM_BLOCKS, allocators, evictors, packed_prompts
+from experiments.bench.traces import TRACES, replay_seconds
+from experiments.environment import environment
 
-BLOCK_SIZE = 16
-BLOCKS = 256
-"""Full blocks per prompt; one more token makes the last of them a legal hit."""
-PROMPTS = 100
-HASHERS: dict[str, Callable[[], Hasher]] = {"builtin": BuiltinHash, "xxh3": Xxh3, "sha256": Sha256}
+LONG = 32_768
+Results = dict[str, Any]
 
 
-def prompts(seed: int) -> list[PackedTokens]:
-    """Prompts that share nothing."""
-    draw = stream(seed)
-    return [PackedTokens(random_tokens(draw, BLOCKS * BLOCK_SIZE + 1, 49_152)) for _ in range(PROMPTS)]
+def serving(console: Console, requests: int) -> Results:
+    """Requests per second of every allocator."""
+    figures = allocators(packed_prompts(requests))
+    table = _table("workload=zipf_system_prompts, block size 16, 20,000 blocks, LRU", "allocator")
+    for name in ("requests/s", "µs per request", "x hash_chain", "token hit rate"):
+        table.add_column(name, justify="right")
+    for name, figure in figures.items():
+        reference = figures["hash_chain from lists" if "lists" in name else "hash_chain"]
+        rate = figure.requests_per_second
+        ratio = rate / reference.requests_per_second
+        table.add_row(name, f"{rate:,.0f}", f"{1e6 / rate:.1f}", f"{ratio:.1f}", f"{figure.token_hit_rate:.4f}")
+    console.print(table)
+    return {name: round(figure.requests_per_second) for name, figure in figures.items()}
 
 
-def serve(manager: CacheManager, tokens: list[PackedTokens], first: int = 0) -> None:
-    """One request after the other, allocate to free."""
-    for index, prompt in enumerate(tokens, first):
-        seq = Sequence(prompt, Access(index))
-        manager.allocate(seq)
-        manager.promote_to_immutable(seq, len(prompt))
-        manager.free(seq)
+def policies(console: Console, requests: int) -> Results:
+    """Requests per second of every policy, over the tree and over the chain."""
+    prompts = packed_prompts(min(requests, 4000))
+    by_allocator = {"radix": evictors(prompts, Radix), "hash_chain": evictors(prompts, HashChain)}
+    table = _table("the same under every policy", "evictor")
+    for name in by_allocator:
+        table.add_column(f"{name}, requests/s", justify="right")
+        table.add_column("cost x lru", justify="right")
+    result: Results = {}
+    for policy in by_allocator["radix"]:
+        cells = []
+        for name, figures in by_allocator.items():
+            rate, ratio = (f(figures, policy) for f in (_rate, _times_lru))
+            cells += [f"{rate:,.0f}", f"{ratio:.1f}"]
+            result[f"{policy} on {name}, x lru"] = round(ratio, 2)
+        table.add_row(policy, *cells)
+    console.print(table)
+    return result
 
 
-def best(prepare: Callable[[], Callable[[], Any]], repeats: int) -> float:
-    """Seconds of the fastest of several runs; what `prepare` does is not timed."""
-    times = []
-    gc.collect()
-    gc.disable()
-    try:
-        for _ in range(repeats):
-            run = prepare()
-            start = perf_counter()
-            run()
-            times.append(perf_counter() - start)
-    finally:
-        gc.enable()
-    return min(times)
+def lookups(console: Console, requests: int) -> Results:
+    """Microseconds to find a resident prompt of 32k tokens."""
+    result = {
+        "radix, one run": lookup("radix", LONG),
+        "radix, 2,048 runs": lookup("radix", LONG, LONG // 16),
+        "hash_chain": lookup("hash_chain", LONG),
+    }
+    table = _table("lookup of 32,768 resident tokens (2,048 blocks)", "allocator")
+    table.add_column("µs", justify="right")
+    for name, micros in result.items():
+        table.add_row(name, f"{micros:,.0f}")
+    console.print(table)
+    return {name: round(micros, 1) for name, micros in result.items()}
 
 
-def per_block(prepare: Callable[[], Callable[[], Any]], repeats: int = 5) -> float:
-    """Nanoseconds per block of `PROMPTS` prompts."""
-    return best(prepare, repeats) / (PROMPTS * BLOCKS) * 1e9
+def memory(console: Console, requests: int) -> Results:
+    """Bytes per cached block beyond its token ids, the pool full."""
+    prompts = packed_prompts(min(requests, 2000))
+    result = {name: bytes_per_block(partial(make_allocator, name, NUM_BLOCKS), prompts) for name in ALLOCATORS}
+    table = _table("memory per cached block of 16 tokens beyond the tokens' 64 bytes, pool full", "allocator")
+    table.add_column("bytes", justify="right")
+    for name, size in result.items():
+        table.add_row(name, f"{size:.0f}")
+    console.print(table)
+    return {name: round(size, 1) for name, size in result.items()}
 
 
-def hashing(make: Callable[[], Hasher]) -> float:
-    """Nanoseconds per block to chain the keys of prompts never hashed before."""
-
-    def prepare() -> Callable[[], Any]:
-        hasher = make()
-        contents = [tokens.contents(BLOCK_SIZE) for tokens in prompts(1)]
-        return lambda: [hasher.chain(hasher.root(b""), content) for content in contents]
-
-    return per_block(prepare)
-
-
-def serving(make: Callable[[], Allocator], warm_seed: int | None, seed: int) -> float:
-    """Nanoseconds per block to serve the prompts of `seed` after those of `warm_seed`."""
-
-    def prepare() -> Callable[[], Any]:
-        manager = CacheManager(make())
-        if warm_seed is not None:
-            serve(manager, prompts(warm_seed))
-        fresh = prompts(seed)
-        return lambda: serve(manager, fresh, PROMPTS)
-
-    return per_block(prepare)
-
-
-def measure() -> dict[str, float]:
-    """All figures, nanoseconds per block of 16 tokens."""
-    pool = PROMPTS * (BLOCKS + 1)
-
-    def chain(make: Callable[[], Hasher] = BuiltinHash, num_blocks: float = inf) -> Callable[[], Allocator]:
-        return lambda: HashChain(num_blocks, BLOCK_SIZE, make(), Lru())
-
-    figures = {f"hash {name}": hashing(make) for name, make in HASHERS.items()}
-    figures |= {f"full hit {name}": serving(chain(make), 1, 1) for name, make in HASHERS.items()}
-    figures |= {f"full miss {name}": serving(chain(make), None, 1) for name, make in HASHERS.items()}
-    figures["full miss, each evicting one"] = serving(chain(num_blocks=pool), 2, 1)
-    figures["no sharing (naive)"] = serving(lambda: Naive(inf, BLOCK_SIZE), None, 1)
-    figures["eviction"] = figures["full miss, each evicting one"] - figures["full miss builtin"]
-    figures["prefix caching at 0 % hits"] = figures["full miss builtin"] - figures["no sharing (naive)"]
-    return figures
-
-
-def replay_trace(path: Path) -> dict[str, Any]:
-    """The trace at block size 512 through `hash_chain` + `lru`, 10,000 blocks, best of three."""
-    runs = []
-    for _ in range(3):
-        manager = CacheManager(HashChain(10_000, 512, BuiltinHash(), Lru()))
-        runs.append(replay(Mooncake(path=str(path)), manager))
-    return max(runs, key=lambda metrics: float(metrics["blocks_per_second"]))
-
-
-def main() -> None:
-    """Print the table; the last line is JSON."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--trace", type=Path, help="a Mooncake trace to replay as well")
-    options = parser.parse_args()
+def blocks(console: Console, requests: int) -> Results:
+    """Nanoseconds per block, what is done to it apart."""
     figures = measure()
-    console = Console(stderr=True)
-    table = Table(
-        title=f"Cache cost per block of {BLOCK_SIZE} tokens ({platform.machine()}, Python {platform.python_version()})"
-    )
-    table.add_column("what")
+    table = _table("per block, prompts that share nothing", "what")
     table.add_column("ns per block", justify="right")
     table.add_column("x builtin hash", justify="right")
     for name, value in figures.items():
-        table.add_row(name, f"{value:,.0f}", f"{value / figures['hash builtin']:.1f}")
+        table.add_row(name, f"{value:,.0f}", f"{value / figures['hash builtin']:.2f}")
     console.print(table)
-    result: dict[str, Any] = {name.replace(" ", "_"): round(value, 1) for name, value in figures.items()}
-    if options.trace:
-        try:
-            metrics = replay_trace(options.trace)
-        except UserError as error:
-            sys.exit(f"error: {error}")
-        console.print(
-            f"{options.trace.name}, block size 512, 10,000 blocks, hash_chain + lru: "
-            f"{metrics['blocks_per_second']:,.0f} blocks/s, token hit rate {metrics['token_hit_rate']:.4f}"
-        )
-        result["trace_blocks_per_second"] = round(metrics["blocks_per_second"])
-    print(json.dumps(result))
+    return {name: round(value, 1) for name, value in figures.items()}
+
+
+def growth(console: Console, requests: int) -> Results:
+    """Cost of a request against the pool, of a lookup against the prompt: what the figure draws."""
+    by_pool = {name: cost_by_pool(name) for name in ALLOCATORS}
+    by_prompt = {name: {tokens: lookup(name, tokens) for tokens in LOOKUPS} for name in ALLOCATORS}
+    by_prompt["radix, a run per block"] = {tokens: lookup("radix", tokens, tokens // 16) for tokens in LOOKUPS}
+    table = _table("µs per request, pool full", "blocks of the pool")
+    for name in by_pool:
+        table.add_column(name, justify="right")
+    for num_blocks in by_pool["radix"]:
+        table.add_row(f"{num_blocks:,}", *(f"{costs[num_blocks]:.1f}" for costs in by_pool.values()))
+    console.print(table)
+    return {"µs per request by pool": _rounded(by_pool), "µs per lookup by prompt tokens": _rounded(by_prompt)}
+
+
+def traces(console: Console, requests: int) -> Results:
+    """Seconds to replay the public traces in small blocks, and whether both allocators counted the same."""
+    table = _table("instant replay of a whole trace, LRU: seconds, reading included", "trace")
+    for name in ("blocks", *ALLOCATORS, "same hits and evictions"):
+        table.add_column(name, justify="right")
+    result: Results = {}
+    for trace in TRACES:
+        name = f"{trace.workload}, block size {trace.block_size}"
+        runs = replay_seconds(trace)
+        if runs is None:
+            table.add_row(name, "not in PAGELAB_DATA")
+            continue
+        counts = {(metrics["hit_blocks"], metrics["evictions"]) for _, metrics in runs.values()}
+        blocks = runs["radix"][1]["full_blocks"]
+        cells = [f"{seconds:.2f}" for seconds, _ in runs.values()]
+        table.add_row(name, f"{blocks:,}", *cells, "yes" if len(counts) == 1 else "NO")
+        result[name] = {allocator: round(seconds, 2) for allocator, (seconds, _) in runs.items()}
+    console.print(table)
+    return result
+
+
+SECTIONS: dict[str, Callable[[Console, int], Results]] = {
+    "serving": serving, "policies": policies, "lookup": lookups, "memory": memory, "growth": growth, "blocks": blocks,
+    "traces": traces,
+}  # fmt: skip
+
+
+def main() -> None:
+    """Print the tables; the last line is JSON."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--only", nargs="+", choices=SECTIONS, default=list(SECTIONS), help="these parts alone")
+    parser.add_argument("--requests", type=_at_least_one, default=20_000, help="of the workload (20,000)")
+    parser.add_argument("--figure", type=Path, help="draw the growth of cost into this png; includes `growth`")
+    options = parser.parse_args()
+    console = Console(stderr=True)
+    asked = [name for name in SECTIONS if name in options.only or (name == "growth" and options.figure)]
+    result: Results = {name: SECTIONS[name](console, options.requests) for name in asked}
+    if options.figure:
+        from experiments.plots.cache_cost import draw_cache_cost
+        from experiments.plots.style import render
+
+        options.figure.write_bytes(render(draw_cache_cost(*result["growth"].values()))["png"])
+        console.print(f"drawn: {options.figure}")
+    place = environment()
+    print(json.dumps(result | {"requests": options.requests, "environment": place}))
+
+
+def _table(title: str, first: str) -> Table:
+    table = Table(title=title, title_justify="left", min_width=len(title) + 2)
+    table.add_column(first, no_wrap=True)
+    return table
+
+
+def _rate(figures: dict[str, Any], policy: str) -> float:
+    return float(figures[policy].requests_per_second)
+
+
+def _times_lru(figures: dict[str, Any], policy: str) -> float:
+    return _rate(figures, "lru") / _rate(figures, policy)
+
+
+def _rounded(curves: dict[str, dict[int, float]]) -> dict[str, dict[int, float]]:
+    return {name: {x: round(y, 2) for x, y in curve.items()} for name, curve in curves.items()}
+
+
+def _at_least_one(text: str) -> int:
+    value = int(text)
+    if value < 1:
+        raise argparse.ArgumentTypeError(f"must be 1 or more, got {value}")
+    return value
 
 
 if __name__ == "__main__":

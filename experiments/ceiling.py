@@ -1,42 +1,54 @@
 """What a cache without bounds would have hit: the ceiling every policy stays under.
 
-Knows nothing of pools or policies. Prefixes are told apart by a 64-bit chained hash (a false match among ten million
-prefixes has a chance below one in 300,000).
+The tree of runs of `cache.run` without blocks: exact, and its cost is per run. Knows nothing of pools or policies.
 """
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Sequence
-
+from cache.run import Run, num_common_blocks
+from cache.tokens import TokenIds
 from experiments.workload.base import Workload
 
 FINE = 16
 """Tokens: granularity at which distinct prefixes of real token ids are counted."""
+NO_BLOCK = -1
 
 
 class InfiniteCache:
-    """Every prefix ever seen. Memory: about 60 bytes per distinct prefix."""
+    """Every prefix ever seen. Memory: the distinct contents (`TokenIds.packed_contents`) and 8 bytes per block."""
 
     def __init__(self) -> None:
-        self._seen: set[int] = set()
+        self._roots: dict[bytes, Run] = {}
+        self._num_blocks = 0
 
     def __len__(self) -> int:
         """Distinct prefixes seen, in blocks."""
-        return len(self._seen)
+        return self._num_blocks
 
-    def observe(self, root: bytes, contents: Sequence[Hashable]) -> int:
-        """How many leading blocks of this prompt were seen before; then all of them are."""
-        key = hash(root)
-        keys = []
-        for content in contents:
-            key = hash((key, content))
-            keys.append(key)
-        seen, hits = self._seen, 0
-        for key in keys:
-            if key not in seen:
+    def observe(self, root: bytes, tokens: TokenIds, block_size: int) -> int:
+        """How many leading full blocks of this prompt were seen before; then all of them are.
+
+        `root`: the encoded extra keys; one block size per cache.
+        """
+        data, stride = tokens.packed_contents(block_size)
+        stop = len(tokens) // block_size
+        node = self._roots.setdefault(root, Run(None, root, 0, [], 0, 0, 0))
+        hits = 0
+        while hits < stop:
+            offset = hits * stride
+            child = node.children.get(data[offset : offset + stride]) if node.children else None
+            if child is None:
+                new = stop - hits
+                node.attach(Run(node, data[offset : stop * stride], stride, [NO_BLOCK] * new, hits, 0, 0))
+                self._num_blocks += new
                 break
-            hits += 1
-        seen.update(keys[hits:])
+            count = len(child.blocks)
+            if count > stop - hits or not data.startswith(child.data, offset):
+                count = num_common_blocks(child, data, offset, min(count, stop - hits))
+                if count < len(child.blocks):
+                    child = child.split(count)
+            hits += count
+            node = child
         return hits
 
 
@@ -48,5 +60,5 @@ def footprint(workload: Workload) -> int:
     size = max(workload.granularity, FINE)
     cache = InfiniteCache()
     for request in workload:
-        cache.observe(request.extra_keys.encode(), request.tokens.contents(size))
+        cache.observe(request.extra_keys.encode(), request.tokens, size)
     return len(cache) * size

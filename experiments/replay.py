@@ -44,6 +44,7 @@ def replay(workload: Workload, manager: CacheManager, log: Callable[[Row], None]
     Rates: `token_hit_rate` = hit tokens / prompt tokens, `block_hit_rate` = hit blocks / full blocks,
     `request_hit_rate` = requests with at least one hit / requests served. `ceiling_*` is what an infinite cache would
     have hit on the requests served; `recomputed_prefix_tokens_per_request` is the difference, in tokens per request.
+    `partial_*` (with `allocator.partial_reuse`) is what was copied below the block size; no rate includes it.
     Raises UserError where the workload is empty or no request fits.
     """
     allocator, size = manager.allocator, manager.block_size
@@ -66,7 +67,7 @@ def replay(workload: Workload, manager: CacheManager, log: Callable[[Row], None]
         full_blocks += length // size
         hit_blocks += hits
         hit_requests += hits > 0
-        ceiling_blocks += min(infinite.observe(seq.root or b"", seq.contents(size)), (length - 1) // size)
+        ceiling_blocks += min(infinite.observe(seq.root or b"", request.tokens, size), (length - 1) // size)
         manager.promote_to_immutable(seq, length)
         series.sample(index, request.arrival, prompt_tokens, hit_blocks * size)
         manager.free(seq)
@@ -74,7 +75,11 @@ def replay(workload: Workload, manager: CacheManager, log: Callable[[Row], None]
     series.last_row()
     if not served:
         _explain_nothing_served(refused, smallest, manager)
-    return {
+    partial = {
+        "partial_hits": allocator.stats.partial_hits,
+        "partial_hit_tokens": allocator.stats.partial_hit_tokens,
+    }
+    return (partial if allocator.partial_reuse else {}) | {
         "requests": served + refused,
         "refused": refused,
         "prompt_tokens": prompt_tokens,

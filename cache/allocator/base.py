@@ -12,11 +12,11 @@ Knows nothing of slots, copy-on-write or how many tokens a sequence has: that is
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Sequence as Items
 from dataclasses import dataclass
 from math import inf
+from typing import Any
 
-from cache.errors import MisuseError, OutOfBlocks
+from cache.errors import OutOfBlocks
 from cache.evictor.base import Evictor
 from cache.sequence import Sequence
 
@@ -30,6 +30,10 @@ class Match:
     """How many of them nobody holds: taking them leaves so many fewer to evict."""
     version: int
     """Which state of the cache it was read from."""
+    path: Any = None
+    """The allocator's own way back to where the match ends."""
+    part: Any = None
+    """The allocator's own mark of a cached block that begins as the sequence goes on, where it looks for one."""
 
 
 @dataclass(slots=True)
@@ -40,12 +44,17 @@ class CacheStats:
     evicted_age: int = 0
     hits: int = 0
     hit_age: int = 0
+    partial_hits: int = 0
+    """Allocations that copied the beginning of a cached block, and the tokens they need not compute for that."""
+    partial_hit_tokens: int = 0
 
 
 class Allocator(ABC):
     """A pool of `num_blocks` blocks (or `inf`), ids 0, 1, 2 …"""
 
     evictor: Evictor | None = None
+    partial_reuse: bool = False
+    """Whether it looks for reuse below the block size."""
 
     def __init__(self, num_blocks: int | float, block_size: int) -> None:
         """`block_size`: tokens per block. Raises ValueError unless both are positive integers (or `num_blocks` inf)."""
@@ -58,27 +67,36 @@ class Allocator(ABC):
         self.num_idle = 0
         self.version = 0
         self.stats = CacheStats()
-        self._refs: list[int] = []
         self._free: list[int] = []
+        self._num_touched = 0
+        """Blocks that were ever taken: ids from here on are free too."""
 
     @property
     def num_free(self) -> int | float:
         """Blocks that hold nothing."""
-        return self.num_blocks - len(self._refs) + len(self._free)
+        return self.num_blocks - self._num_touched + len(self._free)
 
     @property
     def num_available(self) -> int | float:
         """Blocks that could be taken now: free ones and idle ones."""
-        return self.num_free + self.num_idle
+        return self.num_blocks - self._num_touched + len(self._free) + self.num_idle
 
     @property
     def num_in_use(self) -> int:
         """Blocks with at least one owner."""
-        return len(self._refs) - len(self._free) - self.num_idle
+        return self._num_touched - len(self._free) - self.num_idle
 
+    @abstractmethod
     def ref_count(self, block: int) -> int:
-        """Owners of a block; 0 for a free or idle one."""
-        return self._refs[block] if block < len(self._refs) else 0
+        """Owners of a block; 0 for a free or idle one. For inspection, may be slow."""
+
+    @abstractmethod
+    def is_shared(self, block: int) -> bool:
+        """Whether writing this block would show elsewhere: it has other owners, or it is cached."""
+
+    @abstractmethod
+    def share(self, seq: Sequence) -> None:
+        """One more owner for all blocks of a sequence that holds them."""
 
     def take(self, count: int) -> list[int]:
         """`count` mutable blocks with one owner each; free ones first, then victims. All or nothing.
@@ -90,24 +108,15 @@ class Allocator(ABC):
         short = count - self.num_free
         if short > 0:
             self.evict(int(short))
-        free, refs = self._free, self._refs
-        recycled = min(count, len(free))
-        blocks = free[len(free) - recycled :]
-        del free[len(free) - recycled :]
-        for block in blocks:
-            refs[block] = 1
-        if recycled < count:
-            first = len(refs)
-            refs.extend([1] * (count - recycled))
-            self._grow(count - recycled)
-            blocks.extend(range(first, first + count - recycled))
+        free = self._free
+        kept = max(len(free) - count, 0)
+        blocks = free[kept:]
+        del free[kept:]
+        if len(blocks) < count:
+            first = self._num_touched
+            self._num_touched = stop = first + count - len(blocks)
+            blocks += range(first, stop)
         return blocks
-
-    def share(self, blocks: Items[int]) -> None:
-        """One more owner for blocks already in use."""
-        refs = self._refs
-        for block in blocks:
-            refs[block] += 1
 
     @abstractmethod
     def find(self, seq: Sequence, limit: int) -> Match:
@@ -115,7 +124,14 @@ class Allocator(ABC):
 
     @abstractmethod
     def acquire(self, seq: Sequence, match: Match) -> None:
-        """Own the matched blocks; they become the start of the sequence's block table."""
+        """Own the matched blocks; they become the start of the sequence's block table. The match is used up by that."""
+
+    def let_go_of_part(self) -> tuple[int, int] | None:
+        """After `take`: the block whose beginning the sequence acquired last can use, and how many tokens of it.
+
+        Until now the block was held, so that it was not evicted to make room for its own copy.
+        """
+        return None
 
     @abstractmethod
     def promote(self, seq: Sequence, num_full: int) -> None:
@@ -125,8 +141,11 @@ class Allocator(ABC):
         """
 
     @abstractmethod
-    def release(self, blocks: Items[int]) -> None:
-        """One owner fewer for each of these blocks, which lie along one chain, front to back."""
+    def release(self, seq: Sequence, start: int = 0) -> None:
+        """One owner fewer for the blocks of a sequence's table from position `start` on: all of them, or mutable ones.
+
+        The table itself stays as it is.
+        """
 
     @abstractmethod
     def evict(self, count: int) -> None:
@@ -153,14 +172,16 @@ class Allocator(ABC):
     def check_integrity(self, owned: dict[int, int]) -> None:
         """Raise AssertionError where the books do not balance. `owned`: block → owners, as the manager counts them."""
         assert len(set(self._free)) == len(self._free), "a block is free twice"
-        for block, refs in enumerate(self._refs):
-            assert refs == owned.get(block, 0), f"block {block} counts {refs} owners, has {owned.get(block, 0)}"
-        assert not [b for b in self._free if self._refs[b]], "a free block has owners"
         assert self.num_in_use == len(owned), "free + idle + in use do not add up"
-        assert len(self._refs) <= self.num_blocks, "more blocks than the pool has"
+        assert self._num_touched <= self.num_blocks, "more blocks than the pool has"
+        assert all(0 <= block < self._num_touched for block in self._free), "a free block was never taken"
+        for block in range(self._num_touched):
+            refs = self.ref_count(block)
+            assert refs == owned.get(block, 0), f"block {block} counts {refs} owners, has {owned.get(block, 0)}"
+        assert not [b for b in self._free if b in owned], "a free block has owners"
 
-    def _grow(self, count: int) -> None:
-        """`count` blocks are used for the first time: make room for what is kept per block."""
-
-    def _released_too_often(self, block: int) -> MisuseError:
-        return MisuseError(f"block {block} was released more often than it was taken")
+    def _free_all(self) -> None:
+        """Every block is free, and the order in which they are handed out tells nothing of the past."""
+        self._free[:] = range(self._num_touched - 1, -1, -1)
+        self.num_idle = 0
+        self.version += 1

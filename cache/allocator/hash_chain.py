@@ -14,7 +14,8 @@ from collections.abc import Hashable
 from collections.abc import Sequence as Items
 from typing import Any
 
-from cache.allocator.base import Allocator, Match
+from cache.allocator.base import Match
+from cache.allocator.counting import CountingAllocator
 from cache.errors import PolicyError
 from cache.evictor.base import Evictor
 from cache.hashing.base import Hasher
@@ -26,7 +27,7 @@ Node = tuple[Any, Hashable, Hashable]
 NO_PARENT = -1
 
 
-class HashChain(Allocator):
+class HashChain(CountingAllocator):
     """Blocks found by key, kept while idle, evicted under pressure.
 
     With `leaf_only` (default) only a block without a resident child may go, so the resident set stays closed under
@@ -104,11 +105,14 @@ class HashChain(Allocator):
         node: Node = seq.node
         parent = table[start - 1] if start else NO_PARENT
         run_start = start  # blocks run_start..i are new here and not yet told to the evictor
+        duplicates: list[int] = []  # the cached ones that took the place of blocks up to i, not yet told either
         i = start
         for i in range(start, num_full):
             key, block = keys[i], table[i]
             cached = index.setdefault(key, block)
             if cached == block and nodes[block] is None:
+                if duplicates:
+                    self._tell_accessed(seq, duplicates, i)
                 node = nodes[block] = (node, contents[i], key)
                 parents[block] = parent
                 if leaf_only and parent >= 0:
@@ -119,21 +123,28 @@ class HashChain(Allocator):
                 run_start = i + 1
                 other = nodes[cached]
                 assert other is not None
-                if cached != block:
+                if cached == block:
+                    self._tell_accessed(seq, duplicates, i)
+                else:
                     if other[1] != contents[i] or not _same_prefix(other[0], node):
                         seq.sealed = True  # another prefix holds this key: the rest stays private
                         break
                     self._replace_duplicate(seq, i, cached)
+                    duplicates.append(cached)
                 node = other
             parent = table[i]
         else:
             i = num_full
         self._tell_inserted(seq, run_start, i)
+        self._tell_accessed(seq, duplicates, i)
         seq.num_immutable_blocks = i
         seq.node = node
         self.version += 1
 
-    def release(self, blocks: Items[int]) -> None:
+    def release(self, seq: Sequence, start: int = 0) -> None:
+        self._release(seq.block_table[start:])
+
+    def _release(self, blocks: Items[int]) -> None:
         nodes, num_children, leaf_only = self._nodes, self._num_children, self.leaf_only
         refs = self._refs
         self.version += 1
@@ -166,10 +177,11 @@ class HashChain(Allocator):
             self.evictor.removed(block)
             self._nodes[block] = None
             self._num_children[block] = 0
-            self._free.append(block)
         self._index.clear()
-        self.num_idle = 0
-        self.version += 1
+        self._free_all()
+
+    def is_shared(self, block: int) -> bool:
+        return self._refs[block] > 1 or self._nodes[block] is not None
 
     def is_cached(self, block: int) -> bool:
         return block < len(self._nodes) and self._nodes[block] is not None
@@ -225,15 +237,19 @@ class HashChain(Allocator):
         if start < stop:
             self.evictor.inserted(seq.block_table[start:stop], start, seq.access, seq.keys[start:stop])
 
+    def _tell_accessed(self, seq: Sequence, blocks: list[int], stop: int) -> None:
+        if blocks:
+            self.evictor.accessed(blocks[:], stop - len(blocks), seq.access)
+            blocks.clear()
+
     def _replace_duplicate(self, seq: Sequence, position: int, cached: int) -> None:
         own = seq.block_table[position]
         if not self._refs[cached]:
             self._unidle(cached)
         self._refs[cached] += 1
         self._last_access[cached] = seq.access.index
-        self.evictor.accessed([cached], position, seq.access)
         seq.block_table[position] = cached
-        self.release([own])
+        self._release([own])
 
     def _unidle(self, block: int) -> None:
         self.num_idle -= 1

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence as Items
-
-from cache.allocator.base import Allocator, Match
+from cache.allocator.base import Match
+from cache.allocator.counting import CountingAllocator
 from cache.errors import OutOfBlocks
 from cache.sequence import Sequence
 
 
-class Naive(Allocator):
+class Naive(CountingAllocator):
     """Finds nothing, keeps nothing."""
 
     def find(self, seq: Sequence, limit: int) -> Match:
@@ -21,9 +20,9 @@ class Naive(Allocator):
     def promote(self, seq: Sequence, num_full: int) -> None:
         seq.num_immutable_blocks = num_full
 
-    def release(self, blocks: Items[int]) -> None:
+    def release(self, seq: Sequence, start: int = 0) -> None:
         free, refs = self._free, self._refs
-        for block in reversed(blocks):
+        for block in reversed(seq.block_table[start:]):
             refs[block] -= 1
             if refs[block] < 0:
                 raise self._released_too_often(block)

@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING
 
 from cache.access import Access
 from cache.errors import PolicyError
+from cache.evictor.runs import RunPolicy
 
 if TYPE_CHECKING:
     from cache.future import Future
@@ -35,6 +36,13 @@ class Evictor(ABC):
 
     adapts: bool = True
     """False for policies that by definition never let go of what was hot or early once (plain LFU, MRU)."""
+
+    needs_keys: bool = True
+    """False for policies that make no use of the `keys` of `inserted` and may be handed none."""
+
+    def by_run(self) -> RunPolicy | None:
+        """This policy for an allocator that thinks in runs, choosing the same victims; None: tell it block by block."""
+        return None
 
     def foresee(self, future: Future) -> None:
         """Learn which request uses which prefix next. Online policies ignore it."""

@@ -10,6 +10,9 @@ from collections.abc import Hashable, Sequence
 
 from cache.access import Access
 from cache.evictor.ranked import DEEPEST, DEPTH_BITS, RankedEvictor
+from cache.evictor.ranked_runs import RankedRuns
+from cache.evictor.runs import RunPolicy
+from cache.run import Run
 
 INDEX_BITS = 40
 COUNT_SHIFT = INDEX_BITS + DEPTH_BITS
@@ -18,6 +21,11 @@ ONE = 1 << COUNT_SHIFT
 
 class Lfu(RankedEvictor):
     """Rank: (requests since insertion, index of the last one, deeper first)."""
+
+    needs_keys = False
+
+    def by_run(self) -> RunPolicy | None:
+        return LfuRuns() if type(self) is Lfu else None  # a subclass may rank otherwise
 
     adapts = False
 
@@ -31,3 +39,14 @@ class Lfu(RankedEvictor):
         for block in blocks:
             ranks[block] = ((ranks[block] >> COUNT_SHIFT) + 1 << COUNT_SHIFT) + recency
             recency -= 1
+
+
+class LfuRuns(RankedRuns):
+    """The same over runs: one rank per run."""
+
+    def inserted(self, run: Run, access: Access, keys: Sequence[Hashable]) -> None:
+        run.rank = (1 << INDEX_BITS) + access.index
+
+    def accessed(self, runs: Sequence[Run], access: Access) -> None:
+        for run in runs:
+            run.rank = ((run.rank >> INDEX_BITS) + 1 << INDEX_BITS) + access.index

@@ -10,10 +10,18 @@ from collections.abc import Hashable, Sequence
 
 from cache.access import Access
 from cache.evictor.ranked import DEEPEST, DEPTH_BITS, RankedEvictor
+from cache.evictor.ranked_runs import RankedRuns
+from cache.evictor.runs import RunPolicy
+from cache.run import Run
 
 
 class Lru(RankedEvictor):
     """Rank: (index of the last request, deeper first)."""
+
+    needs_keys = False
+
+    def by_run(self) -> RunPolicy | None:
+        return LruRuns() if type(self) is Lru else None  # a subclass may rank otherwise
 
     def inserted(self, blocks: Sequence[int], depth: int, access: Access, keys: Sequence[Hashable]) -> None:
         self.accessed(blocks, depth, access)
@@ -21,3 +29,15 @@ class Lru(RankedEvictor):
     def accessed(self, blocks: Sequence[int], depth: int, access: Access) -> None:
         first = (access.index << DEPTH_BITS) + DEEPEST - depth
         self.ranks.update(zip(blocks, range(first, first - len(blocks), -1), strict=True))
+
+
+class LruRuns(RankedRuns):
+    """The same over runs: one rank per run."""
+
+    def inserted(self, run: Run, access: Access, keys: Sequence[Hashable]) -> None:
+        run.rank = access.index
+
+    def accessed(self, runs: Sequence[Run], access: Access) -> None:
+        now = access.index
+        for run in runs:
+            run.rank = now

@@ -13,6 +13,8 @@ from cache.evictor.base import Evictor
 class Random(Evictor):
     """Candidates in a list, swapped with the last one on removal."""
 
+    needs_keys = False
+
     def __init__(self, seed: int = 0) -> None:
         self._random = Generator(seed)
         self._blocks: list[int] = []

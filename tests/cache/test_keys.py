@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from itertools import combinations
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -11,9 +13,7 @@ from support.conf import build, options
 from support.hashers import WeakHash
 
 from cache.access import Access
-from cache.allocator.hash_chain import HashChain
 from cache.errors import CacheInUse
-from cache.evictor.lru import Lru
 from cache.extra_keys import ExtraKeys
 from cache.hashing.base import Hasher
 from cache.manager import CacheManager
@@ -23,8 +23,17 @@ from cache.tokens import PackedTokens, TraceTokens
 HASHERS = options("hasher")
 
 
-def manager(hasher: Hasher | None = None, num_blocks: int = 64, block_size: int = 4) -> CacheManager:
-    return CacheManager(HashChain(num_blocks, block_size, hasher or build("hasher", "builtin"), Lru()))
+Make = Callable[..., Any]
+
+
+@pytest.fixture
+def manager(sharing: Make) -> Make:
+    """`manager(hasher)`: one over each allocator that shares prefixes, whatever it does with keys."""
+
+    def make(hasher: Hasher | None = None, num_blocks: int = 64, block_size: int = 4) -> CacheManager:
+        return CacheManager(sharing(num_blocks, block_size, hasher=hasher or build("hasher", "builtin")))
+
+    return make
 
 
 def run(cache: CacheManager, tokens: list[int], extra: ExtraKeys = ExtraKeys(), index: int = 0) -> int:
@@ -37,26 +46,26 @@ def run(cache: CacheManager, tokens: list[int], extra: ExtraKeys = ExtraKeys(), 
     return hit
 
 
-def test_the_same_tokens_at_another_position_never_hit() -> None:
+def test_the_same_tokens_at_another_position_never_hit(manager: Make) -> None:
     cache = manager()
     run(cache, [1, 2, 3, 4, 5, 6, 7, 8, 9])
     assert run(cache, [5, 6, 7, 8, 1, 2, 3, 4, 9]) == 0
 
 
-def test_nothing_after_the_first_miss_is_used() -> None:
+def test_nothing_after_the_first_miss_is_used(manager: Make) -> None:
     cache = manager()
     run(cache, [*range(12), 99])
     assert run(cache, [*range(4), 50, 51, 52, 53, *range(8, 12), 99]) == 4
 
 
-def test_the_last_prompt_token_is_always_computed() -> None:
+def test_the_last_prompt_token_is_always_computed(manager: Make) -> None:
     cache = manager()
     run(cache, list(range(8)))
     assert run(cache, list(range(8))) == 4
     assert run(cache, list(range(9))) == 8
 
 
-def test_the_last_block_of_a_resident_prompt_is_cached_once_and_chains_on() -> None:
+def test_the_last_block_of_a_resident_prompt_is_cached_once_and_chains_on(manager: Make) -> None:
     cache = manager()
     run(cache, list(range(8)))
     free = cache.allocator.num_free
@@ -66,14 +75,14 @@ def test_the_last_block_of_a_resident_prompt_is_cached_once_and_chains_on() -> N
 
 
 @pytest.mark.parametrize("values", [1, 2, 3])
-def test_a_forced_collision_is_a_miss_and_never_a_wrong_block(values: int) -> None:
+def test_a_forced_collision_is_a_miss_and_never_a_wrong_block(values: int, manager: Make) -> None:
     cache = manager(WeakHash(values))
     run(cache, [1, 2, 3, 4, 9])
     assert run(cache, [5, 6, 7, 8, 9]) == 0
     assert run(cache, [1, 2, 3, 4, 9]) == 4
 
 
-def test_a_block_whose_parent_collides_is_a_miss() -> None:
+def test_a_block_whose_parent_collides_is_a_miss(manager: Make) -> None:
     class SameRootedHash(WeakHash):
         """First blocks all collide, later ones do not."""
 
@@ -115,7 +124,7 @@ def test_a_chain_may_be_hashed_in_pieces(name: str, contents: list[bytes], cut: 
     assert head + tail == whole
 
 
-def test_salts_never_share_and_equal_salts_do() -> None:
+def test_salts_never_share_and_equal_salts_do(manager: Make) -> None:
     cache = manager()
     tokens = list(range(9))
     run(cache, tokens, ExtraKeys(tenant="a"))
@@ -138,13 +147,13 @@ def test_no_kind_of_extra_key_aliases_another() -> None:
         assert a.encode() != b.encode()
 
 
-def test_an_adapter_of_the_same_name_with_new_content_misses() -> None:
+def test_an_adapter_of_the_same_name_with_new_content_misses(manager: Make) -> None:
     cache = manager()
     run(cache, list(range(9)), ExtraKeys(lora="sql", lora_version="1"))
     assert run(cache, list(range(9)), ExtraKeys(lora="sql", lora_version="2")) == 0
 
 
-def test_new_weights_miss_even_while_old_blocks_are_live() -> None:
+def test_new_weights_miss_even_while_old_blocks_are_live(manager: Make) -> None:
     cache = manager()
     old = Sequence(PackedTokens.of(range(9)), Access(0))
     cache.allocate(old)
@@ -157,7 +166,7 @@ def test_new_weights_miss_even_while_old_blocks_are_live() -> None:
     assert run(cache, list(range(9))) == 4, "what was computed before the change is right under the old version"
 
 
-def test_reset_clears_the_index_in_the_same_step_and_refuses_while_blocks_are_held() -> None:
+def test_reset_clears_the_index_in_the_same_step_and_refuses_while_blocks_are_held(manager: Make) -> None:
     cache = manager()
     run(cache, list(range(9)))
     held = Sequence(PackedTokens.of(range(9)), Access(1))
@@ -170,7 +179,7 @@ def test_reset_clears_the_index_in_the_same_step_and_refuses_while_blocks_are_he
     assert run(cache, list(range(9))) == 0
 
 
-def test_traces_at_a_finer_and_a_coarser_block_size_hit_the_same_tokens() -> None:
+def test_traces_at_a_finer_and_a_coarser_block_size_hit_the_same_tokens(manager: Make) -> None:
     prompts = [TraceTokens([0, 1, 2, 3], 64, 16), TraceTokens([0, 1, 5], 40, 16), TraceTokens([0, 1, 2, 9], 60, 16)]
     for block_size, expected in [(16, [0, 32, 48]), (8, [0, 32, 48]), (32, [0, 32, 32]), (12, [0, 24, 48])]:
         cache = manager(block_size=block_size)

@@ -22,6 +22,7 @@ from support.memory import Memory
 from cache.access import Access
 from cache.allocator.hash_chain import HashChain
 from cache.allocator.naive import Naive
+from cache.allocator.radix import Radix
 from cache.errors import CacheInUse, MisuseError, OutOfBlocks, SequenceTooLarge
 from cache.extra_keys import ExtraKeys
 from cache.hashing.builtin import BuiltinHash
@@ -94,11 +95,13 @@ class Traffic(RuleBasedStateMachine):
             assert (allocator.stats.evictions, allocator.num_available) == (evictions, available)
             return False
         assert could
-        assert hit % manager.block_size == 0
         assert hit < seq.num_tokens
+        assert hit == manager.block_size * seq.num_hit_blocks or seq.partial_copy is not None
+        if seq.partial_copy is not None:
+            self.memory.copy([seq.partial_copy])
         assert not (seq.skip_lookup and hit)
         assert self.memory.read(seq, hit) == self.memory.expected(seq, hit)
-        new = needed - hit // manager.block_size
+        new = needed - seq.num_hit_blocks
         assert allocator.stats.evictions - evictions == max(0, new - free), "evicted although there was room"
         self.live.append(seq)
         return True
@@ -215,6 +218,17 @@ ALLOCATORS: dict[str, Any] = {
         for name in ONLINE_EVICTORS
         for leaf_only in (True, False)
     },
+    **{
+        f"radix-{name}": lambda n, b, name=name: Radix(n, b, BuiltinHash(), build("evictor", name))
+        for name in (
+            "lru",
+            "fifo",
+            "lfu",
+            "random",
+        )  # the first three rank whole runs; to the tree, the others are alike
+    },
+    "radix-partial": lambda n, b: Radix(n, b, BuiltinHash(), build("evictor", "lru"), partial_reuse=True),
+    "radix-partial-random": lambda n, b: Radix(n, b, BuiltinHash(), build("evictor", "random"), partial_reuse=True),
 }
 
 

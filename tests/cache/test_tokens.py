@@ -61,6 +61,23 @@ def test_trace_contents_are_equal_exactly_where_the_made_up_tokens_are(pair, blo
             assert lazy[i] != lazy[j] or hash(lazy[i]) == hash(lazy[j])
 
 
+@given(traces(), st.integers(1, 30))
+def test_packed_contents_of_one_width_are_equal_exactly_where_contents_are(
+    pair: tuple[TraceTokens, TraceTokens], block_size: int
+) -> None:
+    plain = [PackedTokens(tokens.packed()) for tokens in pair]
+    pieces = []
+    for tokens in (*pair, *plain):
+        data, width = tokens.packed_contents(block_size)
+        num_full = len(tokens) // block_size
+        assert len(data) >= num_full * width
+        cut = [data[i * width : (i + 1) * width] for i in range(num_full)]
+        pieces += zip(cut, tokens.contents(block_size), strict=True)
+    for a, content in pieces:
+        for b, other in pieces:
+            assert (a == b) == (content == other)
+
+
 @given(traces(), st.integers(0, 40), st.integers(0, 40))
 def test_a_slice_of_packed_tokens_is_a_slice_of_the_tokens(pair, start, stop):
     tokens = pair[0]

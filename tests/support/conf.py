@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from hydra import compose, initialize_config_dir
-from hydra.utils import instantiate
+from hydra.utils import get_class, instantiate
 from omegaconf import DictConfig, OmegaConf
 
 CONF = Path(__file__).parents[2] / "conf"
@@ -36,3 +36,12 @@ def build(group: str, option: str) -> Any:
 
 ONLINE_EVICTORS = [name for name in options("evictor") if name != "belady"]
 """Policies that need no future and so can run under any traffic."""
+
+SHARING = [name for name in options("allocator") if name != "naive"]
+"""Allocators that find and keep prefixes."""
+
+
+def sharing_allocator(name: str, num_blocks: float, block_size: int, **parts: Any) -> Any:
+    """The allocator that `allocator=name` names, with `builtin` keys and `lru` unless told otherwise."""
+    told = {"hasher": build("hasher", "builtin"), "evictor": build("evictor", "lru")} | parts
+    return get_class(node("allocator", name).allocator._target_)(num_blocks=num_blocks, block_size=block_size, **told)

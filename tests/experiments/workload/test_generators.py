@@ -12,9 +12,11 @@ from hypothesis import strategies as st
 from experiments.workload.few_shot import FewShot
 from experiments.workload.multi_turn import MultiTurn
 from experiments.workload.shared_prefix import SharedPrefix
+from experiments.workload.zipf_system_prompts import ZipfSystemPrompts
 
 SMALL = {
     SharedPrefix: {"num_requests": 30, "num_prefixes": 4, "prefix_tokens": 32, "suffix_tokens": 5},
+    ZipfSystemPrompts: {"num_requests": 30, "num_prefixes": 4, "prefix_tokens": 32, "suffix_tokens": 5},
     MultiTurn: {"num_sessions": 5, "turns": 3, "system_tokens": 8, "user_tokens": 6, "reply_tokens": 10},
     FewShot: {"num_requests": 20, "bank_size": 6, "num_shots": 3, "example_tokens": 8, "instruction_tokens": 4},
 }

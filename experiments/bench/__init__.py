@@ -1,0 +1,1 @@
+"""What `experiments.bench_cache` measures, one question per module."""

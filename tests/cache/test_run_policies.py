@@ -1,0 +1,114 @@
+"""Policies over whole runs choose what they choose block by block, and refuse the same misuse."""
+
+from __future__ import annotations
+
+from functools import cache
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from support.conf import build, options
+
+from cache.access import Access
+from cache.errors import PolicyError
+from cache.evictor.block_by_block import BlockByBlock
+from cache.evictor.runs import RunPolicy
+from cache.future import Future
+from cache.run import Run
+
+BY_RUN = [name for name in options("evictor") if build("evictor", name).by_run() is not None]
+
+
+@cache
+def future() -> Future:
+    """Of all requests that a test may make: three chains in turn."""
+    return Future((b"", [depth % 5 + i % 3 for depth in range(12)], 12 if i < 3 else 4) for i in range(6000))
+
+
+def policies(name: str) -> list[RunPolicy]:
+    by_run, by_block = build("evictor", name), build("evictor", name)
+    for evictor in (by_run, by_block):
+        evictor.foresee(future())
+    return [by_run.by_run(), BlockByBlock(by_block)]
+
+
+def leaf(blocks: list[int], depth: int) -> Run:
+    return Run(None, b"." * len(blocks), 1, blocks, depth, 0, 0)
+
+
+def victims(policy: RunPolicy, shapes: list[tuple[int, int, int, int]], count: int) -> list[int]:
+    """Block ids in the order of choice, among leaves of (request, depth, length, further accesses)."""
+    told: list[int] = []
+
+    def trim(run: Run, gone: int) -> Run | None:
+        told.extend(reversed(run.trim(gone)))
+        return run if run.blocks else None
+
+    first = 0
+    for request, depth, length, accesses in shapes:
+        run = leaf(list(range(first, first + length)), depth)
+        first += length
+        policy.inserted(run, Access(request), [])
+        for more in range(accesses):
+            policy.accessed([run], Access(request + more))
+        policy.evictable(run)
+    return policy.victims(min(count, first), trim) or told
+
+
+SHAPES = st.lists(
+    st.tuples(st.integers(0, 2), st.integers(0, 5), st.integers(1, 6), st.integers(0, 2)), min_size=1, max_size=6
+)
+
+
+@pytest.mark.parametrize("name", BY_RUN)
+@given(shapes=SHAPES, count=st.integers(1, 30))
+def test_runs_of_one_request_and_of_many_go_in_the_order_in_which_their_blocks_would(
+    name: str, shapes: list[tuple[int, int, int, int]], count: int
+) -> None:
+    by_run, by_block = (victims(policy, shapes, count) for policy in policies(name))
+    assert by_run == by_block
+
+
+@pytest.mark.parametrize("which", [0, 1], ids=["by-run", "by-block"])
+@pytest.mark.parametrize("name", BY_RUN)
+class TestMisuse:
+    def test_a_candidate_twice_or_a_pin_of_none_is_refused(self, name: str, which: int) -> None:
+        policy, run, other = policies(name)[which], leaf([3, 4], 0), leaf([5], 0)
+        for one in (run, other):
+            policy.inserted(one, Access(0), [])
+        policy.evictable(run)
+        with pytest.raises(PolicyError, match="twice"):
+            policy.evictable(run)
+        with pytest.raises(PolicyError, match="no candidate"):
+            policy.pinned(other)
+        assert policy.candidates() == {4}
+
+    def test_no_candidate_is_no_victim(self, name: str, which: int) -> None:
+        with pytest.raises(PolicyError, match="no candidate"):
+            policies(name)[which].victims(1, lambda run, count: None)
+
+    def test_a_removed_run_is_never_chosen(self, name: str, which: int) -> None:
+        policy, run, gone = policies(name)[which], leaf([3], 0), leaf([5], 0)
+        for one in (gone, run):
+            policy.inserted(one, Access(0), [])
+            policy.evictable(one)
+        policy.removed(gone)
+        chosen: list[Run] = []
+        policy.victims(1, lambda run, count: chosen.append(run))
+        assert chosen == [run]
+
+
+@pytest.mark.parametrize("name", BY_RUN)
+def test_what_it_remembers_is_bounded_however_often_runs_are_used(name: str) -> None:
+    policy = policies(name)[0]
+    runs = [leaf([i], 0) for i in range(16)]
+    for i, run in enumerate(runs):
+        policy.inserted(run, Access(i), [])
+        policy.evictable(run)
+    for i in range(16, 6000):
+        run = runs[i % 16]
+        policy.pinned(run)
+        policy.accessed([run], Access(i))
+        policy.evictable(run)
+    assert policy.candidates() == set(range(16))
+    assert sum(len(value) for value in vars(policy).values() if hasattr(value, "__len__")) < 40 * 16
