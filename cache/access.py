@@ -6,6 +6,16 @@ from dataclasses import dataclass
 
 
 @dataclass(frozen=True, slots=True)
+class Retention:
+    """How precious tokens `start` to `stop` (None: the end) of a prompt are: 0 to 100, for `seconds` (None: for good)."""
+
+    start: int
+    stop: int | None
+    priority: int
+    seconds: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class Access:
     """One request, as policies see it.
 
@@ -20,3 +30,7 @@ class Access:
     turn: int = 0
     category: str | None = None
     priority: int = 0
+    retention: tuple[Retention, ...] = ()
+    """What is more or less precious in the prompt than the request as a whole."""
+    last_turn: bool = False
+    """The session is known to end with this request."""

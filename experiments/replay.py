@@ -104,7 +104,17 @@ def replay(workload: Workload, manager: CacheManager, log: Callable[[Row], None]
 
 def access_of(request: Request, index: int) -> Access:
     """What a policy may know of a request."""
-    return Access(index, request.arrival, len(request.tokens), request.session, request.turn, request.category)
+    return Access(
+        index,
+        request.arrival,
+        len(request.tokens),
+        request.session,
+        request.turn,
+        request.category,
+        request.priority,
+        request.retention,
+        request.last_turn,
+    )
 
 
 class Series:

@@ -14,7 +14,7 @@ Blocks come in runs along one chain: `blocks[i]` lies at depth `depth + i` (0 is
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Hashable, Sequence
+from collections.abc import Callable, Container, Hashable, Sequence
 from typing import TYPE_CHECKING
 
 from cache.access import Access
@@ -89,6 +89,16 @@ class Evictor(ABC):
     @abstractmethod
     def candidates(self) -> set[int]:
         """All blocks that may be chosen now; for integrity checks, may be slow."""
+
+    def num_ghosts(self) -> int:
+        """Blocks that are gone but remembered; never more than twice the most blocks that were resident at once."""
+        return 0
+
+    def must_be_new(self, known: Container[int], blocks: Sequence[int]) -> None:
+        """Raises PolicyError where one of `blocks` is `known` already, that is, inserted twice."""
+        for block in blocks:
+            if block in known:
+                raise PolicyError(f"block {block} was inserted twice")
 
     def nothing_to_choose(self) -> PolicyError:
         """The error a policy raises when asked for a victim it does not have."""

@@ -36,6 +36,7 @@ class Belady(RankedEvictor):
         self._future = future
 
     def inserted(self, blocks: Sequence[int], depth: int, access: Access, keys: Sequence[Hashable]) -> None:
+        self.must_be_new(self.ranks, blocks)
         self.accessed(blocks, depth, access)
 
     def accessed(self, blocks: Sequence[int], depth: int, access: Access) -> None:

@@ -23,6 +23,7 @@ class Fifo(RankedEvictor):
         return FifoRuns() if type(self) is Fifo else None  # a subclass may rank otherwise
 
     def inserted(self, blocks: Sequence[int], depth: int, access: Access, keys: Sequence[Hashable]) -> None:
+        self.must_be_new(self.ranks, blocks)
         first = (access.index << DEPTH_BITS) + DEEPEST - depth
         self.ranks.update(zip(blocks, range(first, first - len(blocks), -1), strict=True))
 

@@ -30,6 +30,7 @@ class Lfu(RankedEvictor):
     adapts = False
 
     def inserted(self, blocks: Sequence[int], depth: int, access: Access, keys: Sequence[Hashable]) -> None:
+        self.must_be_new(self.ranks, blocks)
         first = ONE + (access.index << DEPTH_BITS) + DEEPEST - depth
         self.ranks.update(zip(blocks, range(first, first - len(blocks), -1), strict=True))
 

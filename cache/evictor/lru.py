@@ -24,6 +24,7 @@ class Lru(RankedEvictor):
         return LruRuns() if type(self) is Lru else None  # a subclass may rank otherwise
 
     def inserted(self, blocks: Sequence[int], depth: int, access: Access, keys: Sequence[Hashable]) -> None:
+        self.must_be_new(self.ranks, blocks)
         self.accessed(blocks, depth, access)
 
     def accessed(self, blocks: Sequence[int], depth: int, access: Access) -> None:

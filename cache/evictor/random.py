@@ -19,9 +19,11 @@ class Random(Evictor):
         self._random = Generator(seed)
         self._blocks: list[int] = []
         self._place: dict[int, int] = {}
+        self._known: set[int] = set()
 
     def inserted(self, blocks: Sequence[int], depth: int, access: Access, keys: Sequence[Hashable]) -> None:
-        return
+        self.must_be_new(self._known, blocks)
+        self._known.update(blocks)
 
     def accessed(self, blocks: Sequence[int], depth: int, access: Access) -> None:
         return
@@ -35,9 +37,13 @@ class Random(Evictor):
     def pinned(self, block: int) -> None:
         if block not in self._place:
             raise PolicyError(f"block {block} was pinned but is no candidate")
-        self.removed(block)
+        self._withdraw(block)
 
     def removed(self, block: int) -> None:
+        self._known.discard(block)
+        self._withdraw(block)
+
+    def _withdraw(self, block: int) -> None:
         place = self._place.pop(block, None)
         if place is None:
             return

@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from itertools import islice
 
+from cache.access import Retention
 from cache.extra_keys import NO_EXTRA_KEYS, ExtraKeys
 from cache.tokens import TokenIds
 from experiments.workload.checks import check_at_least
@@ -26,6 +27,9 @@ class Request:
     turn: int = 0
     category: str | None = None
     extra_keys: ExtraKeys = NO_EXTRA_KEYS
+    priority: int = 0
+    retention: tuple[Retention, ...] = ()
+    last_turn: bool = False
 
 
 class Workload(ABC):

@@ -72,7 +72,8 @@ class MultiTurn(Workload):
             history += random_tokens(rng, self._around(rng, self.user_tokens), self.vocab_size)
             reply = random_tokens(rng, self._around(rng, self.reply_tokens), self.vocab_size)
             tokens = PackedTokens(history)
-            yield arrival, Request(tokens, 0.0, len(reply) // TOKEN_BYTES, f"session-{index}", turn, "chat")
+            last, output = turn == self.turns - 1, len(reply) // TOKEN_BYTES
+            yield arrival, Request(tokens, 0.0, output, f"session-{index}", turn, "chat", last_turn=last)
             history += reply
             arrival += float(rng.exponential(self.think_time))
 

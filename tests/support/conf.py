@@ -26,7 +26,7 @@ def composed(*overrides: str, config_name: str = "replay") -> DictConfig:
 @cache
 def node(group: str, option: str) -> DictConfig:
     """One yaml of a group, beside the keys of the primary config that it may interpolate."""
-    return OmegaConf.create({"seed": 0, group: OmegaConf.load(CONF / group / f"{option}.yaml")})
+    return OmegaConf.create({"seed": 0, "block_size": 1, group: OmegaConf.load(CONF / group / f"{option}.yaml")})
 
 
 def build(group: str, option: str) -> Any:

@@ -1,0 +1,47 @@
+"""2Q: a block first passes a short FIFO; only one asked for again *after* it left there earns a place in the main LRU.
+
+Hits inside the FIFO count for nothing (they are correlated); keys that left it are remembered for a while. The FIFO is
+the source of victims while it is above its share, the LRU otherwise; where the one has no candidate, the other gives.
+
+Source: Johnson and Shasha, "2Q: a low overhead high performance buffer management replacement algorithm", VLDB 1994.
+O(log n) per candidate, O(1) per touched block; ghosts: `remembered` x pool.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable
+
+from cache.access import Access
+from cache.evictor.ghosts import Ghosts
+from cache.evictor.queues import CandidateQueue, QueueEvictor
+
+
+class TwoQ(QueueEvictor):
+    """The full version: A1in (FIFO), A1out (keys), Am (LRU)."""
+
+    def __init__(self, fifo: float = 0.25, remembered: float = 0.5) -> None:
+        """`fifo`, `remembered`: sizes of A1in and A1out as shares of the pool."""
+        if not (0 < fifo < 1 and 0 < remembered <= 2):
+            raise ValueError(f"fifo must lie in (0, 1) and remembered in (0, 2], got {fifo} and {remembered}")
+        super().__init__(2)
+        self.a1in, self.am = self.queues
+        self.a1out: Ghosts[bool] = Ghosts()
+        self.fifo, self.remembered = fifo, remembered
+
+    def admit(self, key: Hashable, access: Access) -> CandidateQueue:
+        return self.am if self.a1out.recall(key) else self.a1in
+
+    def touch(self, block: int, access: Access) -> None:
+        if self.place[block] is self.am:
+            self.enqueue(block, self.am)
+
+    def choose(self) -> int:
+        order = (self.a1in, self.am) if len(self.a1in) > self.fifo * self.capacity else (self.am, self.a1in)
+        return next((block for queue in order if (block := queue.first_candidate()) >= 0), -1)
+
+    def gone(self, block: int, key: Hashable) -> None:
+        if self.place[block] is self.a1in:
+            self.a1out.remember(key, True, int(self.remembered * self.capacity))
+
+    def num_ghosts(self) -> int:
+        return len(self.a1out)
