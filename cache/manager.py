@@ -61,6 +61,15 @@ class CacheManager:
         match = self._match(seq)
         return self._num_new(seq, match) + self._reserve <= self.allocator.num_available - match.num_idle
 
+    def num_matched_tokens(self, seq: Sequence) -> int:
+        """Tokens that `allocate` would find in the cache now. Pins nothing."""
+        return len(self._match(seq).blocks) * self.block_size
+
+    @property
+    def num_live(self) -> int:
+        """Sequences that hold blocks."""
+        return len(self._live)
+
     def can_append(self, seq: Sequence, count: int = 1) -> bool:
         """Whether `append` of so many tokens would succeed."""
         return self._num_appended(seq, count) <= self.allocator.num_available

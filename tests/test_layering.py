@@ -37,6 +37,8 @@ def test_a_room_imports_only_what_lies_below_it(path: Path) -> None:
     assert not (tops & set(ALLOWED)) - allowed
     if room == "cache" and path.name != "store.py":
         assert "torch" not in tops, "the cache is integers; tensors live in cache/store.py"
+    if room == "scheduler" and path.name != "torch_executor.py":
+        assert "torch" not in tops, "the scheduler is integers; tensors live in scheduler/torch_executor.py"
 
 
 def test_no_import_is_circular() -> None:

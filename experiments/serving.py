@@ -1,0 +1,68 @@
+"""From a config to an engine over a real model: weights, KV pool, cache, scheduler, executor.
+
+Knows nothing of prompts or measurements.
+"""
+
+from __future__ import annotations
+
+from hydra.utils import instantiate
+from omegaconf import DictConfig, OmegaConf
+
+from cache.manager import CacheManager
+from cache.store import KVStore
+from experiments.errors import UserError
+from experiments.simulate import online_manager
+from model.pretrained import Pretrained
+from model.runner import ModelRunner
+from scheduler.checks import Limits
+from scheduler.engine import Engine
+from scheduler.loop import Watch
+from scheduler.scheduler import Scheduler
+from scheduler.stopping import StopRules
+from scheduler.torch_executor import TorchExecutor
+
+NO_SHARING = OmegaConf.create(
+    {"_target_": "cache.allocator.naive.Naive", "num_blocks": "${num_blocks}", "block_size": "${block_size}"}
+)
+
+
+def load_model(cfg: DictConfig) -> Pretrained:
+    """The model that the yaml names. Raises UserError for one that is only described."""
+    if cfg.model.get("weights") is None:
+        raise UserError(
+            "this model is described for simulation, but has no weights to load. Take model=smollm2, or any checkpoint "
+            "on disk with model=folder model.weights.folder=path/to/folder"
+        )
+    model: Pretrained = instantiate(cfg.model.weights)
+    return model
+
+
+def build_engine(cfg: DictConfig, model: Pretrained, prefix_caching: bool, watch: Watch | None = None) -> Engine:
+    """An engine with a cold cache. Raises UserError for what cannot be built, MemoryError for too large a pool."""
+    cfg = cfg.copy()
+    if not prefix_caching:
+        cfg.allocator = NO_SHARING
+    shape, decoder = model.config, model.decoder
+    num_host_blocks = cfg.preemption.get("num_host_blocks", 0)
+    try:
+        manager: CacheManager = online_manager(cfg)
+        store = KVStore(
+            cfg.num_blocks,
+            cfg.block_size,
+            shape.num_layers,
+            shape.num_kv_heads,
+            shape.head_dim,
+            dtype=decoder.dtype,
+            device=decoder.device,
+            num_host_blocks=num_host_blocks,
+        )
+        tokenizer = model.tokenizer
+        stop = StopRules(model.eos_ids, None if tokenizer is None else tokenizer.decode)
+        limits = Limits(shape.max_model_len, shape.vocab_size, has_text=tokenizer is not None)
+        scheduler: Scheduler = instantiate(cfg.scheduler)(manager=manager, limits=limits, stop=stop)
+        runner = ModelRunner(decoder, store, instantiate(cfg.backend), cfg.invariant)
+    except ValueError as error:
+        raise UserError(str(error)) from None
+    manager.set_weights_version(decoder.weights_version)
+    executor = TorchExecutor(runner, store, cfg.block_size)
+    return Engine(scheduler, executor, tokenizer=tokenizer, seed=cfg.seed, watch=watch)

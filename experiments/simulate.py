@@ -1,0 +1,204 @@
+"""Timed simulation: the real scheduler and cache over a trace, on the clock of a named GPU and model.
+
+    python -m experiments.simulate workload=mooncake gpu=h200 model=llama3-8b evictor=lru
+
+Requests arrive when the trace says, are scheduled as an engine would schedule them, and every step takes the time of a
+roofline model. Output tokens are made up (as many as the trace says) and, unlike in an instant replay, fill blocks.
+
+Knows nothing of what steps cost or how they are chosen.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from functools import partial
+from math import inf
+from time import perf_counter
+from typing import Any
+
+import hydra
+from hydra.utils import instantiate
+from omegaconf import DictConfig
+
+from cache.manager import CacheManager
+from experiments.cli import cli
+from experiments.errors import UserError
+from experiments.job import Result, run_job
+from experiments.latency import Row, goodput, latencies, request_row
+from experiments.pool import resolve_num_blocks
+from experiments.replay import checked_block_size, workload_identity
+from experiments.sampler import Sampler
+from experiments.workload.base import Workload
+from model.sampling import SamplingParams
+from scheduler.checks import Limits
+from scheduler.clock import SimulatedClock
+from scheduler.cost import ModelShape, Roofline
+from scheduler.loop import StepLoop
+from scheduler.request import Request
+from scheduler.scheduler import Scheduler
+from scheduler.simulated import Cost, SimulatedExecutor, made_up_tokens
+
+SMALLEST_BLOCK = 16
+
+
+def simulate(
+    arrivals: Iterable[Request],
+    scheduler: Scheduler,
+    cost: Cost,
+    slo: dict[str, float],
+    log: Callable[[Row], None] = lambda row: None,
+    sample_every: float = 10.0,
+    jump: bool = True,
+) -> tuple[Row, list[Row]]:
+    """Serve all arrivals; returns (metrics, one row per request in order of arrival). Times are simulated seconds.
+
+    `scheduler` foretells tokens (`made_up_tokens`). Raises UserError where there are no requests or none can run.
+    """
+    clock = SimulatedClock()
+    sampler = Sampler(scheduler, log, sample_every)
+    loop = StepLoop(scheduler, SimulatedExecutor(cost, clock), clock, arrivals, sampler.watch, jump)
+    start, rows = perf_counter(), list[Row]()
+    for request in loop.run():
+        rows.append(request_row(request))
+        sampler.finished(request)
+    seconds = perf_counter() - start
+    sampler.row(clock.now())
+    rows.sort(key=lambda row: row["request"])
+    served = [row for row in rows if row["error"] is None]
+    if not served:
+        _explain_nothing_served(rows)
+    prompt_tokens, output_tokens, hit_tokens = (
+        sum(row[name] for row in served) for name in ("prompt_tokens", "output_tokens", "hit_tokens")
+    )
+    span = clock.now() - rows[0]["arrival"]
+    metrics = {
+        "requests": len(rows),
+        "failed": len(rows) - len(served),
+        "prompt_tokens": prompt_tokens,
+        "output_tokens": output_tokens,
+        "hit_tokens": hit_tokens,
+        "token_hit_rate": hit_tokens / prompt_tokens,
+        "request_hit_rate": sum(row["hit_tokens"] > 0 for row in served) / len(served),
+        "preemptions": scheduler.num_preemptions,
+        **{name: sum(row[name] for row in rows) for name in SUMMED},
+        **latencies(rows),
+        **goodput(rows, slo, span),
+        "simulated_seconds": span,
+        "requests_per_simulated_second": len(served) / span,
+        "output_tokens_per_simulated_second": output_tokens / span,
+        "peak_blocks_in_use": sampler.peak,
+        "mean_blocks_in_use": sampler.mean,
+        "peak_waiting": sampler.peak_waiting,
+        "peak_running": sampler.peak_running,
+        "steps": sampler.steps,
+        "scheduling_rounds": scheduler.num_steps,
+        "evictions": scheduler.manager.allocator.stats.evictions,
+        "seconds": seconds,
+        "requests_per_second": len(rows) / seconds,
+    }
+    return metrics, rows
+
+
+SUMMED = ("recomputed_tokens", "rehit_tokens", "swapped_in_tokens", "inflight_waits")
+
+
+def arrivals_of(workload: Workload, rate: float | None = None) -> Iterator[Request]:
+    """The workload as requests for a scheduler. `rate`: mean requests per second to stretch the arrivals to.
+
+    Raises UserError for a rate that is no positive number, or for a workload whose arrivals have no rate to change.
+    """
+    scale = 1.0
+    if rate is not None:
+        if not 0 < rate < inf:
+            raise UserError(f"rate={rate} is no rate: give a positive number of requests per second (rate=2.5).")
+        times = [request.arrival for request in workload]
+        if len(times) < 2 or max(times) == min(times):
+            raise UserError("rate= needs requests that arrive at different times; this workload has none.")
+        scale = (len(times) - 1) / (max(times) - min(times)) / rate
+    first: float | None = None
+    for index, request in enumerate(workload):
+        first = request.arrival if first is None else first
+        yield Request(
+            index,
+            request.tokens,
+            SamplingParams(max_tokens=max(1, request.num_output_tokens), temperature=0, ignore_eos=True),
+            (request.arrival - first) * scale,
+            extra_keys=request.extra_keys,
+            session=request.session,
+            turn=request.turn,
+            category=request.category,
+        )
+
+
+def simulate_job(cfg: DictConfig, log: Callable[[Row], None]) -> Result:
+    """One job of `conf/simulate.yaml`: build what the yaml names, simulate, and say under which conditions."""
+    from experiments.plots.serving import draw_serving
+
+    workload = workload_of(cfg)
+    cfg = cfg.copy()
+    asked = cfg.num_blocks
+    cfg.block_size = block_size_for(cfg, workload)
+    shape: ModelShape = instantiate(cfg.model.shape)
+    try:
+        cost = Roofline(instantiate(cfg.gpu), shape, cfg.block_size)
+        if asked is None:
+            cfg.num_blocks = cost.num_blocks(cfg.memory_share)
+        else:
+            cfg.num_blocks = resolve_num_blocks(asked, cfg.block_size, workload)
+        manager = online_manager(cfg)
+        make_scheduler = instantiate(cfg.scheduler)
+        scheduler = make_scheduler(manager=manager, limits=Limits(shape.max_model_len), foretell=made_up_tokens)
+    except ValueError as error:
+        raise UserError(str(error)) from None
+    conditions = {
+        "workload_fingerprint": workload.fingerprint(),
+        "granularity": workload.granularity,
+        "block_size": cfg.block_size,
+        "num_blocks": cfg.num_blocks,
+        "pool": "what fits the GPU" if asked is None else str(asked),
+        "pool_tokens": cfg.num_blocks * cfg.block_size,
+        "seed": cfg.seed,
+    }
+    arrivals = arrivals_of(workload, cfg.rate)
+    metrics, rows = simulate(arrivals, scheduler, cost, dict(cfg.slo), log, cfg.sample_every, cfg.jump)
+    return Result(conditions | metrics, {"requests": rows}, partial(draw_serving, rows))
+
+
+def online_manager(cfg: DictConfig) -> CacheManager:
+    """The cache that the yaml names. Raises UserError for a policy that must know the future."""
+    manager = CacheManager(instantiate(cfg.allocator), cfg.watermark)
+    if manager.allocator.evictor is not None and manager.allocator.evictor.needs_future:
+        raise UserError(
+            "this policy must be shown the future, which a timed run does not have: the order of its accesses depends "
+            "on what it evicts. Compare against it in experiments.replay."
+        )
+    return manager
+
+
+def workload_of(cfg: DictConfig) -> Workload:
+    """The workload that the yaml names, cut to `max_requests`."""
+    limits = {} if cfg.max_requests is None else {"limit": cfg.max_requests}
+    workload: Workload = instantiate(cfg.workload, **limits)
+    return workload
+
+
+def block_size_for(cfg: DictConfig, workload: Workload) -> int:
+    """What the yaml says, or what the workload can tell apart. Raises UserError for anything but a positive integer."""
+    asked: Any = cfg.block_size
+    return max(workload.granularity, SMALLEST_BLOCK) if asked is None else checked_block_size(asked)
+
+
+def _explain_nothing_served(rows: list[Row]) -> None:
+    if not rows:
+        raise UserError("the workload has no requests: check workload.path, workload.limit and max_requests")
+    raise UserError(f"none of {len(rows)} requests could be served; the first: {rows[0]['error']}")
+
+
+@hydra.main(version_base="1.3", config_path="../conf", config_name="simulate")
+def main(cfg: DictConfig) -> None:
+    """One run, or one job of a sweep."""
+    run_job(cfg, simulate_job, workload_identity)
+
+
+if __name__ == "__main__":
+    cli(main)

@@ -1,0 +1,23 @@
+"""How many blocks a set of branches needs for the tokens they are about to get.
+
+Knows nothing of who goes first.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable
+
+from cache.manager import CacheManager
+from scheduler.request import Branch
+
+
+def blocks_needed(growing: Iterable[Branch], manager: CacheManager) -> int:
+    """Exact, forks included: of k branches that share a tail and all write to it, k − 1 need a copy."""
+    needed, tails, size = 0, Counter[int](), manager.block_size
+    for branch in growing:
+        seq = branch.seq
+        needed += manager.num_blocks_for(branch.num_tokens) - len(seq.block_table)
+        if seq.num_tokens % size and manager.ref_count(seq.block_table[-1]) > 1:
+            tails[seq.block_table[-1]] += 1
+    return needed + sum(count - (count == manager.ref_count(tail)) for tail, count in tails.items())

@@ -1,0 +1,1 @@
+"""Order policies: which waiting request goes first, one file each."""

@@ -1,0 +1,1 @@
+"""Victim policies: who gives up its blocks when there are too few, one file each."""
