@@ -55,21 +55,23 @@ def write_talks(
 
     Raises UserError where this Python ships no sources to talk about.
     """
-    sources = [source for source in pick_sources(stream(seed, 0), NUM_FILES) if words.definitions(source)]
+    files = [(source, words.definitions(source)) for source in pick_sources(stream(seed, 0), NUM_FILES)]
+    files = [(source, found) for source, found in files if found]
     starts = np.cumsum(stream(seed, 1).exponential(session_gap, size=num_sessions)).tolist()
     talks = []
     for index, start in enumerate(starts):
         own = stream(seed, 2, index)
-        source, clock, said = sources[int(own.integers(len(sources)))], start - starts[0], []
+        (source, found), clock, said = files[int(own.integers(len(files)))], start - starts[0], []
         for _ in range(turns):
-            said.append(_turn(source, own, clock, reply_lines))
+            said.append(_turn(source, found, own, clock, reply_lines))
             clock += READING_SECONDS + float(own.exponential(think_time))
         talks.append(Talk(hashlib.sha256(f"{seed} {index}".encode()).hexdigest()[:8], tuple(said)))
     return talks
 
 
-def _turn(source: Source, own: np.random.Generator, clock: float, reply_lines: int) -> Turn:
-    found = words.definitions(source)
+def _turn(
+    source: Source, found: Sequence[tuple[int, str, str]], own: np.random.Generator, clock: float, reply_lines: int
+) -> Turn:
     line, _, name = found[int(own.integers(len(found)))]
     asked = words.QUESTIONS[int(own.integers(len(words.QUESTIONS)))].format(name=name)
     answer = words.answer(source, line, line + LINES_ABOUT, name)
