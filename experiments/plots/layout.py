@@ -57,7 +57,7 @@ def _layouts(frame: DataFrame) -> Figure:
     from matplotlib.ticker import PercentFormatter
 
     real = "real_ttft_ms_p50" in frame
-    figure, axes = panels(4 if real else 3, width=3.2, height=1.0 + 0.42 * len(frame), sharey=True)
+    figure, axes = panels(4 if real else 3, width=3.5, height=1.0 + 0.42 * len(frame), sharey=True)
     rate, tokens, wait = axes[:3]
     places = range(len(frame))
     rate.barh(places, frame.token_hit_rate, color=BLUE, height=0.62)
@@ -69,18 +69,18 @@ def _layouts(frame: DataFrame) -> Figure:
     _stack(tokens, list(computed), list(frame.resent_tokens_computed_per_request), list(frame.prompt_tokens_per_request))
     tokens.set(title="Prompt tokens per request", xlabel="tokens")
     _times(wait, list(1000 * frame.ttft_p50), list(1000 * frame.ttft_p95))
-    wait.set(title=f"Time to first token,\nsimulated ({frame.model.iloc[0]} on {frame.gpu.iloc[0]})", xlabel="ms")
+    wait.set(title=f"Time to first token,\nsimulated ({frame.model.iloc[0]} on {frame.gpu.iloc[0]})")
     if real:
         _times(axes[3], list(frame.real_ttft_ms_p50), list(frame.real_ttft_ms_p95))
-        axes[3].set(title="Time to first token,\nreal (SmolLM2, this machine)", xlabel="ms")
+        axes[3].set(title="Time to first token,\nreal (SmolLM2, this machine)")
     rate.set_yticks(places, frame.label)
     rate.invert_yaxis()
     for panel in axes:
         panel.grid(axis="y", visible=False)
         panel.tick_params(axis="y", length=0)
     handles, texts = tokens.get_legend_handles_labels()
-    more, words = wait.get_legend_handles_labels()
-    figure.legend(handles + more, texts + words, loc="outside lower center", ncols=5, frameon=False)
+    marks, words = wait.get_legend_handles_labels()
+    figure.legend([*handles, *reversed(marks)], [*texts, *reversed(words)], loc="outside lower center", ncols=5, frameon=False)
     return figure
 
 
@@ -98,10 +98,13 @@ def _times(axes: Axes, p50: Sequence[float], p95: Sequence[float]) -> None:
     axes.barh(range(len(p50)), p50, color=ORANGE, height=0.62, label="median")
     axes.plot(p95, range(len(p95)), "|", color="black", markersize=11, markeredgewidth=1.6, label="95th percentile")
     for place, (median, high) in enumerate(zip(p50, p95, strict=True)):
-        change = median / p50[0] - 1
-        words = f"{median:,.0f} ms" + (f" ({change:+.0%})".replace("-", "−") if place else "")
-        _beside(axes, high, place, words, "#9A6A00")
-    axes.set_xlim(0, max(p95) * 1.75)
+        words = f"{median:,.0f} / {high:,.0f} ms"
+        if place:
+            changes = (f"{value / first - 1:+.0%}" for value, first in ((median, p50[0]), (high, p95[0])))
+            words += f" ({' / '.join(changes)})".replace("-", "−")
+        _beside(axes, high, place, words, "#7A5400")
+    axes.set_xlim(0, max(p95) * 1.9)
+    axes.set_xlabel("ms: median / 95th percentile")
 
 
 def _beside(axes: Axes, x: float, y: int, text: str, color: str) -> None:

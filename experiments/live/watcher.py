@@ -1,0 +1,150 @@
+"""What a run tells whoever watches it: one call per request, one look at the pool when it is time to draw.
+
+    run ── matched(seq), finished() ──> Watcher ── Snapshot, a few times a second ──> screen (terminal or plain lines)
+
+A look costs what it costs; the next one waits until it is at most `SHARE` of the time gone by. A run that is not
+watched has no watcher and pays nothing.
+
+Knows nothing of what the run does or how a screen looks.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from math import inf
+from time import perf_counter
+from typing import Protocol
+
+from cache.manager import CacheManager
+from cache.sequence import Sequence
+from experiments.live.prefixes import Shared, SharedPrefixes
+
+SHARE = 0.02
+"""Of a run's time spent on looking, at most."""
+TOP = 5
+DECAY = 0.7
+"""Weight of what is older in the recent hit rate, from look to look."""
+
+
+@dataclass(frozen=True, slots=True)
+class Snapshot:
+    """A run at one moment."""
+
+    title: str
+    done: int
+    total: int | None
+    seconds: float
+    prompt_tokens: int
+    hit_tokens: int
+    recent_hit_rate: float | None
+    in_use: int
+    cached: int
+    free: int | float
+    evictions: int
+    top: list[Shared]
+    block_size: int
+    more: Mapping[str, str]
+    over: bool = False
+
+    @property
+    def hit_rate(self) -> float:
+        """Of prompt tokens so far."""
+        return self.hit_tokens / self.prompt_tokens if self.prompt_tokens else 0.0
+
+    @property
+    def eta(self) -> float | None:
+        """Seconds left if it goes on like this; None where nobody knows how much there is."""
+        if self.total is None or not self.done:
+            return None
+        return max(0.0, (self.total - self.done) * self.seconds / self.done)
+
+
+class Screen(Protocol):
+    """Shows snapshots."""
+
+    pause: float
+    """Seconds between two looks, at least."""
+
+    def show(self, snapshot: Snapshot) -> None:
+        """Draw it."""
+
+    def close(self) -> None:
+        """Nothing more will come."""
+
+
+class Watcher:
+    """Counts, and draws when it is time."""
+
+    def __init__(self, title: str, screen: Screen, total: int | None = None) -> None:
+        """`total`: requests of the run, where that is known."""
+        self.title, self.screen, self.total = title, screen, total
+        self.done = self.prompt_tokens = self.hit_tokens = 0
+        self.more: dict[str, str] = {}
+        """Whatever else a run has to say, by name."""
+        self._manager: CacheManager | None = None
+        self._prefixes = SharedPrefixes(1)
+        self._start = perf_counter()
+        self._due = 0.0
+        self._recent: tuple[float, float] = (0.0, 0.0)
+        self._before = (0, 0)
+
+    def begin(self, manager: CacheManager) -> None:
+        """A cold cache; what was counted before belongs to another."""
+        self._manager = manager
+        self._prefixes = SharedPrefixes(manager.block_size)
+        self.done = self.prompt_tokens = self.hit_tokens = 0
+        self._recent, self._before = (0.0, 0.0), (0, 0)
+        self._start, self._due = perf_counter(), 0.0
+
+    def matched(self, seq: Sequence, hit_blocks: int) -> None:
+        """A request was looked up for the first time; `hit_blocks` of its blocks were found."""
+        self.prompt_tokens += len(seq.prompt)
+        if hit_blocks:
+            self.hit_tokens += hit_blocks * self._prefixes.block_size
+            self._prefixes.note(seq, hit_blocks)
+
+    def finished(self, count: int = 1) -> None:
+        """So many requests are done."""
+        self.done += count
+        self.look()
+
+    def look(self) -> None:
+        """Draw if it is time."""
+        now = perf_counter()
+        if now >= self._due:
+            self._draw(now)
+            cost = perf_counter() - now
+            self._due = now + max(self.screen.pause, cost / SHARE)
+
+    def end(self) -> None:
+        """Draw the last state."""
+        if self._manager is not None:
+            self._draw(perf_counter(), over=True)
+
+    def _draw(self, now: float, over: bool = False) -> None:
+        assert self._manager is not None, "begin comes first"
+        allocator = self._manager.allocator
+        prompt, hit = self.prompt_tokens - self._before[0], self.hit_tokens - self._before[1]
+        self._recent = self._recent[0] * DECAY + prompt, self._recent[1] * DECAY + hit
+        self._before = self.prompt_tokens, self.hit_tokens
+        free = allocator.num_free
+        self.screen.show(
+            Snapshot(
+                self.title,
+                self.done,
+                self.total,
+                now - self._start,
+                self.prompt_tokens,
+                self.hit_tokens,
+                self._recent[1] / self._recent[0] if self._recent[0] else None,
+                allocator.num_in_use,
+                allocator.num_idle,
+                free if free == inf else int(free),
+                allocator.stats.evictions,
+                self._prefixes.top(TOP),
+                self._manager.block_size,
+                dict(self.more),
+                over,
+            )
+        )
