@@ -170,12 +170,19 @@ class CacheManager:
         Only committed tokens may be named here. Raises MisuseError for a number that shrinks or exceeds the sequence.
         """
         self._must_be_live(seq)
-        if not seq.num_computed_tokens <= num_computed_tokens <= seq.num_tokens:
-            raise MisuseError(
-                f"{num_computed_tokens} computed tokens: must lie in {seq.num_computed_tokens}..{seq.num_tokens}"
-            )
+        self._check_computed(seq, num_computed_tokens)
         seq.num_computed_tokens = num_computed_tokens
         self.allocator.promote(seq, num_computed_tokens // self.block_size)
+
+    def mark_computed(self, seq: Sequence, num_computed_tokens: int) -> None:
+        """The first `num_computed_tokens` tokens get their K and V from elsewhere (swapped in), not from the model.
+
+        They can be found only after the next `promote_to_immutable`, when they have really come. Raises MisuseError as
+        that does.
+        """
+        self._must_be_live(seq)
+        self._check_computed(seq, num_computed_tokens)
+        seq.num_computed_tokens = num_computed_tokens
 
     def fork(self, seq: Sequence, access: Access | None = None) -> Sequence:
         """A twin that owns every block once more; whoever first writes to a shared tail gets a copy of it."""
@@ -239,6 +246,13 @@ class CacheManager:
     def _must_be_live(self, seq: Sequence) -> None:
         if self._live.get(id(seq)) is not seq:
             raise MisuseError("this sequence holds no blocks here: it was never allocated, or freed already")
+
+    @staticmethod
+    def _check_computed(seq: Sequence, num_computed_tokens: int) -> None:
+        if not seq.num_computed_tokens <= num_computed_tokens <= seq.num_tokens:
+            raise MisuseError(
+                f"{num_computed_tokens} computed tokens: must lie in {seq.num_computed_tokens}..{seq.num_tokens}"
+            )
 
     def _match(self, seq: Sequence) -> Match:
         if seq.allocated:

@@ -122,7 +122,7 @@ class KVStore:
             at += width
 
     def poison_blocks(self, blocks: Sequence[int]) -> None:
-        """Fill blocks with NaN, if `poison`: call it for blocks handed out uncached, and for those that lost their key."""
+        """Fill blocks with NaN, if `poison`: for blocks handed out uncached, and for those that lost their key."""
         if not self.poison or not blocks:
             return
         ids = torch.tensor(list(blocks), device=self.device)
@@ -147,5 +147,7 @@ class KVStore:
     def _ids(self, pairs: Pairs, side: int, count: int, host: bool = False) -> Tensor:
         ids = [pair[side] for pair in pairs]
         if not 0 <= min(ids) <= max(ids) < count:
-            raise MisuseError(f"{'host ' if host else ''}block ids must lie in 0..{count - 1}, got {min(ids)}..{max(ids)}")
+            raise MisuseError(
+                f"{'host ' if host else ''}block ids must lie in 0..{count - 1}, got {min(ids)}..{max(ids)}"
+            )
         return torch.tensor(ids, device="cpu" if host else self.device)

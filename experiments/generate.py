@@ -100,7 +100,8 @@ def generate_job(cfg: DictConfig, log: Callable[[Row], None]) -> Result:
     model = load_model(cfg)
     prompts, source = prompts_of(cfg, model)
     conditions: Row = {
-        "prompts_from": source,
+        **({"workload": "file"} if cfg.prompts or cfg.chat else {}),
+        "prompts_fingerprint": source,
         "weights_version": model.decoder.weights_version,
         "invariant": cfg.invariant,
         "block_size": cfg.block_size,
@@ -139,7 +140,7 @@ def sampling_params(cfg: DictConfig) -> SamplingParams:
 
 
 def prompts_of(cfg: DictConfig, model: Pretrained) -> tuple[list[Prompt], str]:
-    """Prompts as the yaml says, and a digest or name of where they come from."""
+    """Prompts as the yaml says, and a digest of what decides them."""
     if cfg.prompts is not None and cfg.chat is not None:
         raise UserError("give prompts= or chat=, not both.")
     prompts: list[Prompt]

@@ -62,4 +62,6 @@ def readable(key: str, value: Any) -> str:
         return f"{value:.2%}"
     if isinstance(value, int):
         return str(value) if key in ("seed", "block_size") else f"{value:,}"
+    if 0 < abs(value) < 1e-3:
+        return f"{value:.2g}"
     return f"{value:,.3f}" if value < 1000 else f"{value:,.0f}"

@@ -21,6 +21,7 @@ from hydra.utils import instantiate
 from omegaconf import DictConfig
 
 from cache.manager import CacheManager
+from experiments.ceiling import InfiniteCache
 from experiments.cli import cli
 from experiments.errors import UserError
 from experiments.job import Result, run_job
@@ -138,6 +139,8 @@ def simulate_job(cfg: DictConfig, log: Callable[[Row], None]) -> Result:
     cfg = cfg.copy()
     asked = cfg.num_blocks
     cfg.block_size = block_size_for(cfg, workload)
+    if cfg.model.shape is None:
+        raise UserError("this model has weights but no shape to simulate: write one as conf/model/llama3-8b.yaml does.")
     shape: ModelShape = instantiate(cfg.model.shape)
     try:
         cost = Roofline(instantiate(cfg.gpu), shape, cfg.block_size)
@@ -161,7 +164,20 @@ def simulate_job(cfg: DictConfig, log: Callable[[Row], None]) -> Result:
     }
     arrivals = arrivals_of(workload, cfg.rate)
     metrics, rows = simulate(arrivals, scheduler, cost, dict(cfg.slo), log, cfg.sample_every, cfg.jump)
+    metrics["ceiling_token_hit_rate"] = ceiling(workload, rows, cfg.block_size)
     return Result(conditions | metrics, {"requests": rows}, partial(draw_serving, rows))
+
+
+def ceiling(workload: Workload, rows: list[Row], block_size: int) -> float:
+    """Token hit rate of an infinite cache that has every earlier prompt of those served, answers not counted."""
+    infinite, hits, tokens = InfiniteCache(), 0, 0
+    for request, row in zip(workload, rows, strict=True):
+        if row["error"] is None:
+            contents = request.tokens.contents(block_size)
+            most = (len(request.tokens) - 1) // block_size
+            hits += min(infinite.observe(request.extra_keys.encode(), contents), most) * block_size
+            tokens += len(request.tokens)
+    return hits / tokens
 
 
 def online_manager(cfg: DictConfig) -> CacheManager:

@@ -1,1 +1,1 @@
-"""Model-side rooms: today the tokenizer and its chat template."""
+"""A decoder of the Llama family over paged KV tensors: config, weights, layers, backends, sampling, tokenizer."""

@@ -11,6 +11,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+Part = tuple[Sequence[int], int, Sequence[int]]
+"""New token ids of one sequence, the position of the first of them, the sequence's block table."""
+
 
 @dataclass(frozen=True, slots=True)
 class Batch:
@@ -30,6 +33,22 @@ class Batch:
     """[num_seqs][blocks], at least ceil(seq_len / block_size) each"""
     logit_rows: Sequence[int]
     """Rows whose logits are wanted: the last of a finished prefill, every decode, all for prompt log-probabilities."""
+
+    @classmethod
+    def of(cls, parts: Sequence[Part], block_size: int, every_logit: bool = False) -> Batch:
+        """The batch of these parts, for callers without a scheduler; logits of each part's last token, or of all."""
+        ids: list[int] = []
+        positions: list[int] = []
+        slots: list[int] = []
+        starts = [0]
+        for new, first, table in parts:
+            ids += new
+            positions += range(first, first + len(new))
+            slots += [table[p // block_size] * block_size + p % block_size for p in range(first, first + len(new))]
+            starts.append(len(ids))
+        rows = range(len(ids)) if every_logit else [stop - 1 for stop in starts[1:]]
+        lens = [first + len(new) for new, first, _ in parts]
+        return cls(ids, positions, slots, starts, lens, [table for *_, table in parts], rows)
 
     @property
     def num_tokens(self) -> int:
@@ -53,13 +72,15 @@ class Batch:
             raise ValueError(f"block_tables has {len(self.block_tables)} rows for {self.num_seqs} sequences")
         check_token_ids(self.token_ids, vocab_size)
         if n and max(self.slot_mapping) >= num_blocks * block_size:
-            raise ValueError(f"slot_mapping names slot {max(self.slot_mapping)}, the pool ends at {num_blocks * block_size}")
+            end = num_blocks * block_size
+            raise ValueError(f"slot_mapping names slot {max(self.slot_mapping)}, the pool ends at {end}")
         if self.logit_rows and not 0 <= min(self.logit_rows) <= max(self.logit_rows) < n:
             raise ValueError(f"logit_rows must lie in 0..{n - 1}, got {min(self.logit_rows)}..{max(self.logit_rows)}")
         for i, (length, table) in enumerate(zip(self.seq_lens, self.block_tables, strict=True)):
             first, last = starts[i], starts[i + 1]
             if not 0 < last - first <= length <= max_model_len:
-                raise ValueError(f"seq_lens[{i}] is {length} with {last - first} new tokens; the model takes {max_model_len}")
+                new = last - first
+                raise ValueError(f"seq_lens[{i}] is {length} with {new} new tokens; the model takes {max_model_len}")
             if self.positions[first] != length - (last - first) or self.positions[last - 1] != length - 1:
                 raise ValueError(f"positions of sequence {i} must be its last {last - first} of {length}")
             used = table[: -(-length // block_size)]

@@ -55,7 +55,8 @@ class Checkpoint:
             elif shape != wanted[name]:
                 faults.append(f"misshapen: {name} is {list(shape)} in {at}, the config says {list(wanted[name])}")
             elif self._dtypes[name] not in FLOATS:
-                faults.append(f"not floats: {name} is {self._dtypes[name]} in {at} (quantised weights are not supported)")
+                kind = self._dtypes[name]
+                faults.append(f"not floats: {name} is {kind} in {at} (quantised weights are not supported)")
         if faults:
             shown = "\n  ".join(faults[:LISTED])
             more = f"\n  and {len(faults) - LISTED} more" if len(faults) > LISTED else ""
@@ -79,7 +80,7 @@ class Checkpoint:
     def _open(self, name: str) -> None:
         path = self.folder / name
         try:
-            file = safe_open(path, framework="pt", device="cpu")
+            file: Any = safe_open(path, framework="pt", device="cpu")
             for tensor in file.keys():  # noqa: SIM118 (the file is no dict)
                 part = file.get_slice(tensor)
                 self.shapes[tensor] = tuple(part.get_shape())

@@ -163,7 +163,8 @@ def _rope(told: Mapping[str, Any], where: str) -> tuple[float, Mapping[str, Any]
     turned = scaling.pop("partial_rotary_factor", told.get("partial_rotary_factor"))
     if kind not in ROPE_TYPES or turned not in (None, 1, 1.0):
         what = f"rope_type {kind!r}" if kind not in ROPE_TYPES else f"partial_rotary_factor {turned}"
-        raise UnsupportedModel(f"{where}: {what} is not supported; supported are {', '.join(ROPE_TYPES)} on whole heads")
+        known = ", ".join(ROPE_TYPES)
+        raise UnsupportedModel(f"{where}: {what} is not supported; supported are {known} on whole heads")
     if kind == "default":
         return theta, {}
     needed = ["factor"]

@@ -13,6 +13,7 @@ Knows nothing of the backend's kernels. Not tested: no GPU was at hand when this
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -98,7 +99,7 @@ class _Graph:
             x = decoder.forward(self._token_ids, lambda i, q, k, v: step.attend(i, q, k, v, windows[i]), rows)
             return decoder.logits(x, rows)
 
-        stream = torch.cuda.Stream()
+        stream: Any = torch.cuda.Stream()  # type: ignore[no-untyped-call]
         stream.wait_stream(torch.cuda.current_stream())
         with torch.cuda.stream(stream):
             for _ in range(WARM_UPS):

@@ -53,7 +53,8 @@ class Decoder:
     def matrices(self) -> dict[str, tuple[Linear, int, int]]:
         """Every projection by its published name, as (fused matrix, first row, last row + 1)."""
         config, found = self.config, {}
-        q, kv, inner = config.num_heads * config.head_dim, config.num_kv_heads * config.head_dim, config.intermediate_size
+        q, kv = config.num_heads * config.head_dim, config.num_kv_heads * config.head_dim
+        inner = config.intermediate_size
         for i, layer in enumerate(self.layers):
             at = f"model.layers.{i}."
             for name, linear, start, stop in (

@@ -1,4 +1,4 @@
-"""What a person can mend: files of a model, its memory, its chat template. Each message says what, where and what to do."""
+"""What a person can mend: files of a model, its memory, its chat template. Messages say what, where and what to do."""
 
 
 class ModelError(ValueError):

@@ -46,14 +46,14 @@ class Layer:
 
     def split(self, qkv: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         """q `[rows, heads, head_dim]`, k and v `[rows, kv_heads, head_dim]`: views."""
-        q, k, v = qkv.split((self.num_heads, self.num_kv_heads, self.num_kv_heads), 1)
-        return q, k, v
+        first = self.num_heads + self.num_kv_heads
+        return qkv[:, : self.num_heads], qkv[:, self.num_heads : first], qkv[:, first:]
 
     def after(self, attended: Tensor, x: Tensor, silu: Callable[[Tensor], Tensor] = functional.silu) -> Tensor:
         """What attention found, `[rows, heads · head_dim]`, and the layer's input → the layer's output."""
-        x = x + self.output(attended)
+        x = self.output(attended).add_(x)
         gate, up = self.gate_up(rms_norm(x, self.inner_norm, self.norm_eps)).chunk(2, -1)
-        return x + self.down(silu(gate) * up)
+        return self.down(silu(gate).mul_(up)).add_(x)
 
 
 def rms_norm(x: Tensor, weight: Tensor, eps: float) -> Tensor:

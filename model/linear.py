@@ -52,7 +52,7 @@ class Linear:
 
 def packed(weight: Tensor) -> Any:
     """The weight in oneDNN's layout, or None where this machine, dtype or torch has none."""
-    if weight.device.type != "cpu" or weight.dtype != torch.float32 or not torch.backends.mkldnn.is_available():
+    if weight.device.type != "cpu" or weight.dtype != torch.float32 or not torch._C._has_mkldnn:
         return None
     try:
         return torch.ops.mkldnn._reorder_linear_weight(weight.contiguous(), ROWS_HINT)

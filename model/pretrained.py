@@ -69,7 +69,7 @@ def from_folder(folder: str | Path, dtype: str = "float32", device: str = "cpu",
 
 
 def smollm2(folder: str | Path = "data/models", dtype: str = "float32", device: str = "cpu") -> Pretrained:
-    """SmolLM2-135M-Instruct from its PyPI package, imported into a folder under `folder` on first use (1 s).
+    """SmolLM2-135M-Instruct from its PyPI package, imported into a folder under `folder` on first use (about 600 MB).
 
     Raises MissingModelError with the command to install it, and as `from_folder`.
     """

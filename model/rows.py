@@ -38,7 +38,9 @@ class Rows(ABC):
 class AllRows(Rows):
     """Fast mode: one call."""
 
-    silu = staticmethod(functional.silu)
+    @staticmethod
+    def silu(x: Tensor) -> Tensor:
+        return functional.silu(x)
 
     def __call__(self, function: RowWise, *inputs: Tensor) -> Tensor:
         return function(*inputs)

@@ -20,7 +20,7 @@ from model.decoder import Decoder
 from model.rows import AllRows, RowTiles
 
 ROW_TILE = 16
-"""Rows per tile in invariant mode: as many as a decode step costs little more for, and each is a number's fate."""
+"""Rows per tile in invariant mode: a decode step pays for all of them. Another number gives other bits."""
 
 
 class Runner(Protocol):
@@ -91,9 +91,7 @@ class ModelRunner:
         step = self.backend.prepare(batch, self.pool, self._rope, self.invariant)
         windows = self.decoder.config.windows
         token_ids = torch.tensor(batch.token_ids, device=self.decoder.device)
-        x = self.decoder.forward(
-            token_ids, lambda i, q, k, v: step.attend(i, q, k, v, windows[i]), self.rows
-        )
+        x = self.decoder.forward(token_ids, lambda i, q, k, v: step.attend(i, q, k, v, windows[i]), self.rows)
         wanted = batch.logit_rows
         if len(wanted) == 0:
             return torch.empty(0, self.vocab_size, device=x.device)

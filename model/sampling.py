@@ -118,7 +118,7 @@ def uniform(seed: int | None, draw: int) -> float:
 
 
 def penalised(row: Tensor, history: Sequence[int], penalty: float) -> Tensor:
-    """`row [vocab]` with every token of `history` made less likely (for penalty > 1): divided if > 0, else multiplied."""
+    """`row [vocab]` with every token of `history` less likely (for penalty > 1): divided if > 0, else multiplied."""
     seen = torch.tensor(sorted(set(history)))
     row, values = row.clone(), row[seen]
     row[seen] = torch.where(values > 0, values / penalty, values * penalty)

@@ -58,7 +58,8 @@ class Tokenizer:
         try:
             ids: list[int] = self.bpe.encode(text, add_special_tokens=False).ids
         except (UnicodeEncodeError, TypeError):
-            raise ValueError(f"text is not valid Unicode at character {_lone_surrogate(text)}: decode it as UTF-8") from None
+            at = _lone_surrogate(text)
+            raise ValueError(f"text is not valid Unicode at character {at}: decode it as UTF-8") from None
         return ids
 
     def decode(self, ids: Sequence[int]) -> str:
@@ -114,7 +115,8 @@ def load_tokenizer(folder: Path, eos_ids: Sequence[int] = ()) -> Tokenizer:
     special = {token.content: i for i, token in bpe.get_added_tokens_decoder().items() if token.special}
     variables = {name: _content(settings.get(name)) for name in ("bos_token", "eos_token", "unk_token", "pad_token")}
     ends = tuple(eos_ids) or tuple(i for piece, i in special.items() if piece == variables["eos_token"])
-    opens = [special[variables["bos_token"]]] if settings.get("add_bos_token") and variables["bos_token"] in special else []
+    bos = variables["bos_token"]
+    opens = [special[bos]] if settings.get("add_bos_token") and bos in special else []
     template = folder / TEMPLATE
     source = template.read_text("utf-8") if template.is_file() else settings.get("chat_template")
     return Tokenizer(bpe, special, ends, source if isinstance(source, str) else None, opens, variables)

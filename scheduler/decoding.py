@@ -68,15 +68,15 @@ class Decoding:
         """Steps until something happens to a member; at least 1."""
         epochs, calendar = self._epochs, self._calendar
         while epochs:
-            epoch = epochs[0]
-            if epoch > self.epoch and any(branch.event == epoch for branch in calendar[epoch]):
-                return epoch - self.epoch
-            calendar.pop(epoch, None)
-            heappop(epochs)
+            if any(branch.event == epochs[0] for branch in calendar[epochs[0]]):
+                return epochs[0] - self.epoch
+            del calendar[heappop(epochs)]  # everybody it was written for has left
         return 1
 
     def advance(self, count: int = 1) -> list[Branch]:
         """`count` steps were done; returns the members whose event is due now, in the order they were expected."""
         self.epoch += count
         self.context += count * len(self.members)
+        while self._epochs and self._epochs[0] <= self.epoch:
+            heappop(self._epochs)
         return [branch for branch in self._calendar.pop(self.epoch, ()) if branch.event == self.epoch]

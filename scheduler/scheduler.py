@@ -59,8 +59,8 @@ class Scheduler:
 
         Raises ValueError where a number is not positive, or decodes alone could exceed the token budget.
         """
-        for name, value in (("max_num_seqs", max_num_seqs), ("max_chunk_tokens", max_chunk_tokens or 1)):
-            if value < 1:
+        for name, value in (("max_num_seqs", max_num_seqs), ("max_chunk_tokens", max_chunk_tokens)):
+            if value is not None and value < 1:
                 raise ValueError(f"scheduler.{name} must be 1 or more, got {value}")
         if max_num_batched_tokens < max_num_seqs:
             raise ValueError(
@@ -270,7 +270,7 @@ class Scheduler:
         seq = request.head_seq
         hit = seq.num_computed_tokens
         computed = self.preemption.restore(request, self.manager, step)
-        self.manager.promote_to_immutable(seq, computed)
+        self.manager.mark_computed(seq, computed)
         request.swapped_in_tokens += computed - hit
 
     def _start(self, request: Request, step: Step, budget: int) -> int:

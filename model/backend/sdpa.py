@@ -116,10 +116,11 @@ class _Writing(Step):
     def write(self, layer: int, k: Tensor, v: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         """Rotated k, and the layer's pools as `[num_slots, num_kv_heads, head_dim]`, written."""
         k = rotate(k, self.cos, self.sin)
-        pools = [pool[layer].view(-1, *pool[layer].shape[2:]) for pool in (self.pool.k, self.pool.v)]
-        for pool, new in zip(pools, (k, v), strict=True):
+        # a view, never a copy: `view` refuses memory that is not in this order
+        k_pool, v_pool = (pool[layer].view(-1, *pool[layer].shape[2:]) for pool in (self.pool.k, self.pool.v))
+        for pool, new in ((k_pool, k), (v_pool, v)):
             pool.index_copy_(0, self.slots, new if self.written is None else new[self.written])
-        return k, *pools
+        return k, k_pool, v_pool
 
 
 class GroupedStep(_Writing):
@@ -150,12 +151,12 @@ class GroupedStep(_Writing):
             group.keys[window] = self._keys(group, window)
         keys = group.keys[window]
         if keys is None:  # a whole prompt: its keys are at hand
-            k, v, bias = k[None], v[None], None
+            k, v = k[None], v[None]
         else:
             shape = (len(group.seqs), keys.num_keys)
             k = k_pool.index_select(0, keys.slots).view(*shape, *k.shape[1:])
             v = v_pool.index_select(0, keys.slots).view(*shape, *v.shape[1:])
-            bias = keys.bias
+        bias = keys.bias if keys is not None else None
         k, v = k.transpose(1, 2), v.transpose(1, 2)
         if group.query_len == 1:
             q = q.view(q.shape[0], k.shape[1], -1, q.shape[2])
@@ -178,18 +179,20 @@ class GroupedStep(_Writing):
             seen = positions <= queries
             if window is not None:
                 seen &= positions > queries - window
-            bias = torch.zeros(seen.shape, dtype=dtype, device=device).masked_fill_(~seen, float("-inf"))
-            return Keys(self.pages.slots(group.seqs[0], positions), longest - first, bias)
+            return Keys(self.pages.slots(group.seqs[0], positions), longest - first, _bias(seen, dtype))
         lens = torch.tensor(group.lens, device=device)[:, None]
         firsts = torch.zeros_like(lens) if window is None else (lens - window).clamp(min=0)
         count = int((lens - firsts).max())
         positions = firsts + torch.arange(count, device=device)
         seen = positions < lens
-        bias = None
-        if not seen.all():
-            bias = torch.zeros(seen.shape, dtype=dtype, device=device).masked_fill_(~seen, float("-inf"))[:, None, None]
+        bias = None if seen.all() else _bias(seen, dtype)[:, None, None]
         seqs = torch.tensor(group.seqs, device=device)
         return Keys(self.pages.slots(seqs, torch.minimum(positions, lens - 1)).view(-1), count, bias)
+
+
+def _bias(seen: Tensor, dtype: torch.dtype) -> Tensor:
+    """0 where a key is seen, −inf where not."""
+    return torch.zeros(seen.shape, dtype=dtype, device=seen.device).masked_fill_(~seen, float("-inf"))
 
 
 class TiledStep(_Writing):

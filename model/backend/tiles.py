@@ -91,7 +91,7 @@ class TilePlan:
 
 
 def attend_tiles(q: Tensor, k_pool: Tensor, v_pool: Tensor, plan: TilePlan, window: int | None) -> Tensor:
-    """`q [rows, num_heads, head_dim]` (rotated) over pools `[num_slots, kv_heads, head_dim]` → `[rows, heads · dim]`."""
+    """Rotated `q [rows, num_heads, head_dim]` over pools `[num_slots, kv_heads, head_dim]` → `[rows, heads · dim]`."""
     tiles, tile_q = plan.rows.shape
     kv_heads, dim_v = v_pool.shape[1:]
     group, dim = q.shape[1] // kv_heads, q.shape[2]
@@ -118,4 +118,5 @@ def attend_tiles(q: Tensor, k_pool: Tensor, v_pool: Tensor, plan: TilePlan, wind
         acc[at] = acc[at] * keep + found
         most[at] = most_now
     out = (acc / total).view(tiles, kv_heads, tile_q, group, dim_v).transpose(1, 2).reshape(tiles, tile_q, -1)
-    return out[plan.rows >= 0].to(q.dtype)
+    kept: Tensor = out[plan.rows >= 0].to(q.dtype)
+    return kept

@@ -6,6 +6,7 @@ Knows nothing of what the kernels do inside; their contracts are in `kernels/`.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import pairwise
 
 import torch
 from torch import Tensor
@@ -42,7 +43,7 @@ class TritonBackend(Backend):
             block_table=ints([[*t, *[NO_BLOCK] * (width - len(t))] for t in batch.block_tables]),
             query_start_loc=ints(starts),
             seq_lens=ints(batch.seq_lens),
-            max_query_len=max(b - a for a, b in zip(starts, starts[1:], strict=False)),
+            max_query_len=max(b - a for a, b in pairwise(starts)),
             max_seq_len=max(batch.seq_lens),
         )  # fmt: skip
 

@@ -7,6 +7,7 @@ import os
 import subprocess
 import sys
 from collections.abc import Iterator
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -64,7 +65,7 @@ def test_every_time_of_a_small_simulation_is_what_it_is_by_hand() -> None:
     workload = Listed([(100.0, 20, 3), (101.0, 40, 1), (200.0, 20, 0)])
     series: list[dict[str, Any]] = []
     metrics, rows = simulate(arrivals_of(workload), scheduler(), Fixed(), SLO, series.append)
-    # 0 s: 20 tokens take 4 s. 4 s: one decode and the 20 tokens of the second that are not cached (20 of 40 are): 4.1 s.
+    # 0 s: 20 tokens take 4 s. 4 s: one decode and 20 tokens of the second, whose other 20 are cached: 4.1 s.
     # 8.1 s: the last decode, 2.1 s. 100 s: the third, of which all but the last block is cached: 10 tokens, 3 s.
     times = [(row["queued"], row["ttft"], row["tpot"], row["e2e"]) for row in rows]
     expected = [(0.0, 4.0, (10.2 - 4.0) / 2, 10.2), (3.0, 7.1, None, 7.1), (0.0, 3.0, None, 3.0)]
@@ -134,9 +135,13 @@ def test_prefix_caching_shortens_the_wait() -> None:
     assert shared["ttft_mean"] < alone["ttft_mean"]
 
 
-@pytest.mark.parametrize(
-    ("group", "option"), [(g, o) for g in ("order", "victim", "preemption", "scheduler", "model") for o in options(g)]
-)
+SERVED = ("folder", "tiny")  # models with weights, but no shape
+CHOICES = [
+    (g, o) for g in ("order", "victim", "preemption", "scheduler", "model") for o in options(g) if o not in SERVED
+]
+
+
+@pytest.mark.parametrize(("group", "option"), CHOICES)
 def test_every_option_serves_a_crowded_workload(group: str, option: str) -> None:
     metrics = numbers("gpu=h200", "num_blocks=60", "workload.request_rate=500", f"{group}={option}")
     assert metrics["failed"] == 0
@@ -149,6 +154,18 @@ def test_orders_victims_and_preemptions_differ_under_pressure() -> None:
         results = [numbers(*busy, f"{group}={o}") for o in options(group) if o != "priority"]  # nobody is urgent here
         assert len({(r["ttft_mean"], r["e2e_mean"]) for r in results}) == len(results), group
         assert all(r["preemptions"] > 0 for r in results)
+
+
+def test_no_hit_rate_exceeds_that_of_an_infinite_cache_and_a_large_quiet_pool_reaches_it() -> None:
+    quiet = numbers("gpu=h200", "workload.request_rate=0.1")
+    assert quiet["token_hit_rate"] == quiet["ceiling_token_hit_rate"] > 0.2
+    busy = numbers("num_blocks=60", "workload.request_rate=500")
+    assert busy["token_hit_rate"] < busy["ceiling_token_hit_rate"] == quiet["ceiling_token_hit_rate"]
+
+
+def test_a_model_without_a_shape_cannot_be_simulated() -> None:
+    with pytest.raises(UserError, match="no shape"):
+        numbers("model=folder", "model.weights.folder=somewhere")
 
 
 def test_a_policy_that_needs_the_future_is_refused() -> None:
@@ -199,3 +216,27 @@ def test_a_model_too_large_for_the_gpu_ends_with_a_sentence_and_exit_code_2(tmp_
     assert done.returncode == 2
     assert "qwen3-32b has 65.5 GB of weights; 1 × l4 leave 21.6 GB" in done.stderr
     assert not (tmp_path / "run" / "metrics.json").exists()
+
+
+def test_a_timeline_covers_every_request_from_arrival_to_end_without_a_gap() -> None:
+    from experiments.timeline import Timeline
+    from scheduler.clock import SimulatedClock
+    from scheduler.loop import StepLoop
+    from scheduler.simulated import SimulatedExecutor
+
+    for limits in ({}, {"max_num_seqs": 3, "max_num_batched_tokens": 16}):
+        crowded, clock = scheduler(14, **limits), SimulatedClock()
+        timeline = Timeline(crowded)
+        workload = Listed([(0.7 * i, 20 + i % 3, 40) for i in range(12)])
+        loop = StepLoop(crowded, SimulatedExecutor(Fixed(), clock), clock, arrivals_of(workload), timeline.watch)
+        finished = list(loop.run())
+        assert {interval.state for interval in timeline.intervals} >= {"waiting", "decoding"}
+        for request in finished:
+            own = [interval for interval in timeline.intervals if interval.request == request.index]
+            assert own[0].start == request.arrival
+            assert own[-1].end == request.finished_at
+            assert all(one.end == other.start for one, other in pairwise(own))
+            assert all(one.state != other.state for one, other in pairwise(own))
+            lost = [interval for interval in own if interval.state == "preempted"]
+            assert len(lost) == request.preemptions
+        assert all(sum(list(level.values())[1:]) == 14 for level in timeline.levels)

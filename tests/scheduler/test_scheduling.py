@@ -9,6 +9,7 @@ import pytest
 from support.engines import fake_engine
 
 from cache.errors import CacheInUse
+from cache.evictor.lru import Lru
 from cache.extra_keys import ExtraKeys
 from model.sampling import Sampled, SamplingParams
 from scheduler.order.longest_prefix import LongestPrefix
@@ -358,3 +359,50 @@ def test_a_decode_step_touches_no_more_of_a_long_context_than_of_a_short_one() -
         return counted
 
     assert calls(16 * 500) == calls(16 * 2)
+
+
+def test_blocks_that_were_to_be_swapped_in_by_a_step_that_failed_are_never_found(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    engine, requests = crowded(caching=True, host_blocks=20, evictor=Lru())
+    scheduler, executor = engine.scheduler, engine.loop.executor.executor
+    while True:
+        step = scheduler.schedule(0.0)
+        if any(kind == "in" for kind, _ in step.memory):
+            break  # and now nothing is moved or computed
+        scheduler.commit(step, executor.execute(step, 0.0), 0.0)
+    for request in requests:
+        engine.abort(request)
+    for i, request in enumerate(requests):
+        known = [i] * len(request.prompt) + request.branches[0].outputs.tolist()
+        again = engine.generate([known], ONE)[0]
+        assert again.token_ids == fake_engine().generate([known], ONE)[0].token_ids
+        engine.scheduler.check_integrity()
+
+
+def test_a_soak_of_2000_requests_returns_to_where_it_began() -> None:
+    engine = fake_engine(10, max_num_seqs=6, max_num_batched_tokens=24, host_blocks=10)
+    scheduler = engine.scheduler
+    for i in range(2000):
+        engine.submit([i % 7] * (i % 11 + 1), short(i % 13 + 1))
+        if i % 50 == 49:
+            while scheduler.has_work:
+                step = scheduler.schedule(0.0)
+                drawn = [Sampled(1, 0.0) for chunk in step.chunks for _ in chunk.samples]
+                scheduler.commit(step, Outcome([*drawn, *[Sampled(2, 0.0)] * len(step.decodes)]), 0.0)
+            scheduler.check_integrity()
+    assert len(scheduler.take_finished()) == 2000
+    assert scheduler.num_preemptions > 0
+    running, decoding = scheduler.running, scheduler.running.decoding
+    left = (
+        running.requests,
+        running.prefilling,
+        running.growing,
+        decoding.members,
+        decoding._epochs,
+        scheduler.waiting,
+    )
+    assert [len(held) for held in left] == [0] * 6  # type: ignore[arg-type]
+    assert len(decoding._calendar) <= 13, "entries of those who left early are gone once their time has come"
+    assert scheduler.manager.allocator.num_in_use == 0
+    assert scheduler.preemption.num_free == 10

@@ -11,6 +11,8 @@ from hydra.utils import get_class, instantiate
 from omegaconf import DictConfig, OmegaConf
 
 CONF = Path(__file__).parents[2] / "conf"
+MODELS = CONF.parent / "data" / "models"
+"""Where the packaged model is imported to, once for all tests."""
 
 
 def options(group: str) -> list[str]:
