@@ -29,6 +29,8 @@ from experiments.ceiling import InfiniteCache
 from experiments.cli import cli
 from experiments.errors import UserError
 from experiments.job import Result, run_job
+from experiments.live.open import requests_of, watching
+from experiments.live.watcher import Watcher
 from experiments.pool import resolve_num_blocks
 from experiments.workload.base import Request, Workload
 
@@ -38,15 +40,22 @@ SAMPLE_STEP = 1.02
 """The time series has a row whenever the number of requests has grown by 2 %: some 250 rows for 10,000 of them."""
 
 
-def replay(workload: Workload, manager: CacheManager, log: Callable[[Row], None] = lambda row: None) -> Row:
+def replay(
+    workload: Workload,
+    manager: CacheManager,
+    log: Callable[[Row], None] = lambda row: None,
+    watcher: Watcher | None = None,
+) -> Row:
     """Replay a workload through a cold manager; returns the metrics, hands rows of the time series to `log`.
 
     Rates: `token_hit_rate` = hit tokens / prompt tokens, `block_hit_rate` = hit blocks / full blocks,
     `request_hit_rate` = requests with at least one hit / requests served. `ceiling_*` is what an infinite cache would
     have hit on the requests served; `recomputed_prefix_tokens_per_request` is the difference, in tokens per request.
     `partial_*` (with `allocator.partial_reuse`) is what was copied below the block size; no rate includes it.
-    Raises UserError where the workload is empty or no request fits.
+    `watcher`: whoever looks at the run while it runs. Raises UserError where the workload is empty or no request fits.
     """
+    if watcher is not None:
+        watcher.begin(manager)
     allocator, size = manager.allocator, manager.block_size
     _show_future(workload, manager)
     infinite, series = InfiniteCache(), Series(manager, log)
@@ -58,6 +67,8 @@ def replay(workload: Workload, manager: CacheManager, log: Callable[[Row], None]
         if not manager.fits(seq):
             refused += 1
             smallest = min(smallest, manager.num_blocks_for(seq.num_tokens))
+            if watcher is not None:
+                watcher.finished()
             continue
         manager.allocate(seq)
         length, hits = seq.num_tokens, seq.num_hit_blocks
@@ -70,6 +81,9 @@ def replay(workload: Workload, manager: CacheManager, log: Callable[[Row], None]
         ceiling_blocks += min(infinite.observe(seq.root or b"", request.tokens, size), (length - 1) // size)
         manager.promote_to_immutable(seq, length)
         series.sample(index, request.arrival, prompt_tokens, hit_blocks * size)
+        if watcher is not None:
+            watcher.matched(seq, hits)
+            watcher.finished()
         manager.free(seq)
     seconds = perf_counter() - start
     series.last_row()
@@ -209,7 +223,9 @@ def replay_job(cfg: DictConfig, log: Callable[[Row], None]) -> Result:
         "pool_tokens": cfg.num_blocks * block_size,
         "seed": cfg.seed,
     }
-    return Result(conditions | replay(workload, manager, log), draw=draw_series)
+    title = f"replay {conditions['pool']} pool, {block_size} tokens per block"
+    with watching(cfg, title, lambda: requests_of(workload)) as watcher:
+        return Result(conditions | replay(workload, manager, log, watcher), draw=draw_series)
 
 
 def workload_identity(cfg: DictConfig) -> Row:

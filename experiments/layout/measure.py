@@ -86,7 +86,7 @@ SUMMED = ("prompt_tokens", "hit_tokens", "resent_tokens", "resent_tokens_compute
 
 
 def by_turn(rows: Sequence[Row]) -> list[Row]:
-    """One row per turn of a session: how many requests, what they held, hit and computed, median time to first token."""
+    """One row per turn of a session: requests, what they held, hit and computed, median time to first token."""
     import numpy as np
 
     served = sorted((row for row in rows if row["error"] is None), key=lambda row: row["turn"])

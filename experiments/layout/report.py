@@ -1,4 +1,4 @@
-"""Runs of `prompt_layout` as one table (parquet and markdown) and plots; the first run is what the others are held against.
+"""Runs of `prompt_layout` as one table (parquet and markdown) and plots; all are held against the first.
 
 Called by `experiments.report`, because the config of every record names it (`report:` in `conf/prompt_layout.yaml`).
 Runs over different talks, on different models, GPUs or pools are refused: their rates and times do not compare.
@@ -91,7 +91,8 @@ def refuse_mixtures(folder: Path, records: Sequence[StoredRecord]) -> None:
             first, second = list(seen.values())[:2]
             raise UserError(
                 f"{folder} holds runs over {len(seen)} different {what}, which do not compare: "
-                f"{first.folder.relative_to(folder)} and {second.folder.relative_to(folder)}. Report on a folder with one."
+                f"{first.folder.relative_to(folder)} and {second.folder.relative_to(folder)}. Report on a folder with "
+                "one."
             )
     pools = [float(record.metrics["pool_tokens"]) for record in records]
     if max(pools) - min(pools) >= max(record.metrics["block_size"] for record in records):
@@ -102,7 +103,7 @@ def refuse_mixtures(folder: Path, records: Sequence[StoredRecord]) -> None:
 
 
 def table(records: Sequence[StoredRecord]) -> DataFrame:
-    """One row per run, in order of the folders' names for named layouts, else from the lowest hit rate; with `label`."""
+    """One row per run with its `label`: named layouts in order of their names, others from the lowest hit rate."""
     from pandas import DataFrame
 
     frame = DataFrame([{**record.metrics, "run": record.folder.name} for record in records])
@@ -176,15 +177,15 @@ def markdown(report: LayoutReport, record: StoredRecord) -> str:
     lines = [
         f"# {len(report.frame)} layouts of one chat",
         "",
-        f"{first.requests:,} requests, simulated on {first.gpu} with {first.model}; pool of {first.pool_tokens:,} tokens. "
-        f"Commit {commit}; {made.get('cpu')}; Python {made.get('python')}.",
+        f"{first.requests:,} requests, simulated on {first.gpu} with {first.model}; pool of {first.pool_tokens:,} "
+        f"tokens. Commit {commit}; {made.get('cpu')}; Python {made.get('python')}.",
         "",
         *(f"> {note}\n" for note in report.notes),
         *(f"![{path.stem.replace('_', ' ')}]({path.name})\n" for path in images),
         DataFrame(rows, columns=columns).to_markdown(index=False, disable_numparse=True, colalign=sides),
         "",
-        "Tokens are means per request. *Sent before*: instructions and earlier turns, whatever the layout; what of them "
-        "is *computed again* a better layout could save. *Recomputed prefix*: what an infinite cache would have hit in "
+        "Tokens are means per request. *Sent before*: instructions and earlier turns, whatever the layout; what of "
+        "them is *computed again* a better layout could save. *Recomputed prefix*: what an infinite cache would have hit in "
         "the same layout; more memory could save it.",
         "",
     ]
@@ -199,8 +200,8 @@ def notes_of(frame: DataFrame, records: Sequence[StoredRecord]) -> list[str]:
     if "real_ttft_ms_p50" in frame:
         counts = sorted({int(count) for count in frame.real_requests})
         notes.append(
-            f"real: SmolLM2 on {records[0].environment.get('cpu')}, the first {'/'.join(map(str, counts))} prompts, one "
-            "at a time; answers are not those of the script, so earlier answers hit only once they were in a prompt"
+            f"real: SmolLM2 on {records[0].environment.get('cpu')}, the first {'/'.join(map(str, counts))} prompts, "
+            "one at a time; answers are not those of the script, so earlier answers hit only once they were in a prompt"
         )
     if len({record.environment.get("source_sha256") for record in records}) > 1:
         notes.append("the runs were made by different versions of the source (record.redo=true runs them again)")

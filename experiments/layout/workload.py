@@ -110,6 +110,9 @@ class LaidOutChat(Workload):
         """SHA-256 of what is said and when: equal for all layouts of one chat."""
         return script_fingerprint(self.talks)
 
+    def expected_requests(self) -> int:
+        return sum(len(talk.turns) for talk in self.talks)
+
     def fingerprint(self) -> str:
         content = hashlib.sha256()
         for request in self.requests():

@@ -10,7 +10,7 @@ Knows nothing of what the run does or how a screen looks.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from math import inf
 from time import perf_counter
@@ -25,6 +25,9 @@ SHARE = 0.02
 TOP = 5
 DECAY = 0.7
 """Weight of what is older in the recent hit rate, from look to look."""
+
+
+More = Callable[[], Mapping[str, str]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,18 +83,17 @@ class Watcher:
         """`total`: requests of the run, where that is known."""
         self.title, self.screen, self.total = title, screen, total
         self.done = self.prompt_tokens = self.hit_tokens = 0
-        self.more: dict[str, str] = {}
-        """Whatever else a run has to say, by name."""
         self._manager: CacheManager | None = None
+        self._more: More = dict
         self._prefixes = SharedPrefixes(1)
         self._start = perf_counter()
         self._due = 0.0
         self._recent: tuple[float, float] = (0.0, 0.0)
         self._before = (0, 0)
 
-    def begin(self, manager: CacheManager) -> None:
-        """A cold cache; what was counted before belongs to another."""
-        self._manager = manager
+    def begin(self, manager: CacheManager, more: More = dict) -> None:
+        """A cold cache; what was counted before belongs to another. `more`: what else the run has to say, by name."""
+        self._manager, self._more = manager, more
         self._prefixes = SharedPrefixes(manager.block_size)
         self.done = self.prompt_tokens = self.hit_tokens = 0
         self._recent, self._before = (0.0, 0.0), (0, 0)
@@ -144,7 +146,7 @@ class Watcher:
                 allocator.stats.evictions,
                 self._prefixes.top(TOP),
                 self._manager.block_size,
-                dict(self.more),
+                self._more(),
                 over,
             )
         )

@@ -66,7 +66,9 @@ def _layouts(frame: DataFrame) -> Figure:
     rate.set(title="Token hit rate", xlabel="of prompt tokens", xlim=(0, 1.28), xticks=[0, 0.25, 0.5, 0.75, 1])
     rate.xaxis.set_major_formatter(PercentFormatter(1, decimals=0))
     computed = frame.prompt_tokens_per_request - frame.computed_tokens_per_request
-    _stack(tokens, list(computed), list(frame.resent_tokens_computed_per_request), list(frame.prompt_tokens_per_request))
+    _stack(
+        tokens, list(computed), list(frame.resent_tokens_computed_per_request), list(frame.prompt_tokens_per_request)
+    )
     tokens.set(title="Prompt tokens per request", xlabel="tokens")
     _times(wait, list(1000 * frame.ttft_p50), list(1000 * frame.ttft_p95))
     wait.set(title=f"Time to first token,\nsimulated ({frame.model.iloc[0]} on {frame.gpu.iloc[0]})")
@@ -80,7 +82,9 @@ def _layouts(frame: DataFrame) -> Figure:
         panel.tick_params(axis="y", length=0)
     handles, texts = tokens.get_legend_handles_labels()
     marks, words = wait.get_legend_handles_labels()
-    figure.legend([*handles, *reversed(marks)], [*texts, *reversed(words)], loc="outside lower center", ncols=5, frameon=False)
+    figure.legend(
+        [*handles, *reversed(marks)], [*texts, *reversed(words)], loc="outside lower center", ncols=5, frameon=False
+    )
     return figure
 
 

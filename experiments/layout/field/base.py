@@ -5,10 +5,8 @@ Knows nothing of what the field says.
 
 from __future__ import annotations
 
-from abc import ABC
 
-
-class Field(ABC):
+class Field:
     """One place; the default is none at all."""
 
     def system(self, instructions: str, field: str) -> str:
