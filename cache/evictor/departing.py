@@ -6,6 +6,7 @@ Knows nothing of what they do with it.
 from __future__ import annotations
 
 from abc import abstractmethod
+from collections.abc import Sequence
 
 from cache.evictor.base import Uncover
 from cache.evictor.ranked import RankedEvictor

@@ -18,7 +18,7 @@ from experiments.atomic import write_whole
 from experiments.errors import UserError
 from experiments.record import StoredRecord
 from experiments.show import show_table
-from experiments.sweep_report import SweepReport
+from experiments.sweep_report import SweepReport, rows_of
 
 if TYPE_CHECKING:
     from pandas import DataFrame
@@ -40,7 +40,7 @@ class LayoutReport(SweepReport):
     def summary(self) -> Row:
         """What one tracked run may say of all: the two ends, and the best."""
         frame = self.frame
-        best = frame.loc[frame.token_hit_rate.idxmax()]
+        best = frame.iloc[int(frame.token_hit_rate.argmax())]
         ends = {"first": frame.iloc[0], "last": frame.iloc[-1], "best": best}
         told: Row = {"runs": len(frame), "script_fingerprint": frame.script_fingerprint.iloc[0]}
         for name, row in ends.items():
@@ -109,7 +109,7 @@ def table(records: Sequence[StoredRecord]) -> DataFrame:
     frame = DataFrame([{**record.metrics, "run": record.folder.name} for record in records])
     named = "layout" in frame and bool(frame.layout.notna().all())
     frame = frame.sort_values("run" if named else "token_hit_rate", ignore_index=True)
-    return frame.assign(label=[label(row, differing(frame)) for row in frame.to_dict("records")])
+    return frame.assign(label=[label(row, differing(frame)) for row in rows_of(frame)])
 
 
 def differing(frame: DataFrame) -> list[str]:
@@ -185,8 +185,8 @@ def markdown(report: LayoutReport, record: StoredRecord) -> str:
         DataFrame(rows, columns=columns).to_markdown(index=False, disable_numparse=True, colalign=sides),
         "",
         "Tokens are means per request. *Sent before*: instructions and earlier turns, whatever the layout; what of "
-        "them is *computed again* a better layout could save. *Recomputed prefix*: what an infinite cache would have hit in "
-        "the same layout; more memory could save it.",
+        "them is *computed again* a better layout could save. *Recomputed prefix*: what an infinite cache would have "
+        "hit in the same layout; more memory could save it.",
         "",
     ]
     return "\n".join(lines)

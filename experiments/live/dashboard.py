@@ -17,7 +17,7 @@ from rich.progress_bar import ProgressBar
 from rich.table import Table
 from rich.text import Text
 
-from cache.sequence import Sequence
+from cache.tokens import TokenIds, unpack
 from experiments.live.lines import progress
 from experiments.live.watcher import Snapshot
 from experiments.plots.style import thousands
@@ -116,8 +116,8 @@ def _shared(snapshot: Snapshot, name: Name) -> Table:
     return table
 
 
-def _tail(seq: Sequence, stop: int) -> list[int]:
-    return seq.token_ids_between(max(0, stop - PREVIEW_TOKENS), stop)
+def _tail(prompt: TokenIds, stop: int) -> list[int]:
+    return unpack(prompt.packed(max(0, stop - PREVIEW_TOKENS), stop))
 
 
 def _ids(tokens: list[int]) -> str:

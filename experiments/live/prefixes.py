@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from heapq import nlargest
 
 from cache.sequence import Sequence
+from cache.tokens import TokenIds
 
 MOST = 4096
 
@@ -25,8 +26,8 @@ class Shared:
 
     tokens: int
     requests: int
-    example: Sequence
-    """A request that begins with it."""
+    example: TokenIds
+    """A prompt that begins with it."""
 
     @property
     def saved(self) -> int:
@@ -41,8 +42,8 @@ class SharedPrefixes:
         self.block_size, self._most = block_size, most
         self._found: dict[tuple[int, bytes, bytes], Shared] = {}
 
-    def note(self, seq: Sequence, num_blocks: int) -> None:
-        """The first `num_blocks` blocks of this sequence were found in the cache."""
+    def note(self, seq: Sequence, num_blocks: int, times: int = 1) -> None:
+        """The first `num_blocks` blocks of this sequence were found in the cache; it stands for `times` requests."""
         if not num_blocks:
             return
         data, width, _, _ = seq.segments(self.block_size)[0]
@@ -50,11 +51,11 @@ class SharedPrefixes:
         key = (num_blocks, data[:width], data[end - width : end])
         known = self._found.get(key)
         if known is not None:
-            known.requests += 1
+            known.requests += times
             return
         if len(self._found) >= self._most:
             self._forget()
-        self._found[key] = Shared(num_blocks * self.block_size, 1, seq)
+        self._found[key] = Shared(num_blocks * self.block_size, times, seq.prompt)
 
     def top(self, count: int) -> list[Shared]:
         """Those that saved most."""

@@ -2,8 +2,8 @@
 
     run ── matched(seq), finished() ──> Watcher ── Snapshot, a few times a second ──> screen (terminal or plain lines)
 
-A look costs what it costs; the next one waits until it is at most `SHARE` of the time gone by. A run that is not
-watched has no watcher and pays nothing.
+Between two looks a request costs a few additions. A look costs what it costs; the next one waits until it is at
+most `SHARE` of the time gone by. A run that is not watched has no watcher and pays nothing.
 
 Knows nothing of what the run does or how a screen looks.
 """
@@ -23,6 +23,10 @@ from experiments.live.prefixes import Shared, SharedPrefixes
 SHARE = 0.02
 """Of a run's time spent on looking, at most."""
 TOP = 5
+SAMPLED = 500
+"""Requests whose shared prefixes are counted one by one between two looks; then every second, every fourth, …"""
+EARLIEST_ETA = 0.5
+"""Seconds before which nothing can be said of how long it takes."""
 DECAY = 0.7
 """Weight of what is older in the recent hit rate, from look to look."""
 
@@ -57,8 +61,8 @@ class Snapshot:
 
     @property
     def eta(self) -> float | None:
-        """Seconds left if it goes on like this; None where nobody knows how much there is."""
-        if self.total is None or not self.done:
+        """Seconds left if it goes on like this; None where nobody knows how much there is, or too early."""
+        if self.total is None or not self.done or self.seconds < EARLIEST_ETA:
             return None
         return max(0.0, (self.total - self.done) * self.seconds / self.done)
 
@@ -90,6 +94,8 @@ class Watcher:
         self._due = 0.0
         self._recent: tuple[float, float] = (0.0, 0.0)
         self._before = (0, 0)
+        self._stride = self._unseen = 1
+        self._sampled = 0
 
     def begin(self, manager: CacheManager, more: More = dict) -> None:
         """A cold cache; what was counted before belongs to another. `more`: what else the run has to say, by name."""
@@ -97,6 +103,8 @@ class Watcher:
         self._prefixes = SharedPrefixes(manager.block_size)
         self.done = self.prompt_tokens = self.hit_tokens = 0
         self._recent, self._before = (0.0, 0.0), (0, 0)
+        self._stride = self._unseen = 1
+        self._sampled = 0
         self._start, self._due = perf_counter(), 0.0
 
     def matched(self, seq: Sequence, hit_blocks: int) -> None:
@@ -104,15 +112,13 @@ class Watcher:
         self.prompt_tokens += len(seq.prompt)
         if hit_blocks:
             self.hit_tokens += hit_blocks * self._prefixes.block_size
-            self._prefixes.note(seq, hit_blocks)
+            self._unseen -= 1
+            if self._unseen <= 0:
+                self._sample(seq, hit_blocks)
 
     def finished(self, count: int = 1) -> None:
-        """So many requests are done."""
+        """So many requests are done; draws if it is time."""
         self.done += count
-        self.look()
-
-    def look(self) -> None:
-        """Draw if it is time."""
         now = perf_counter()
         if now >= self._due:
             self._draw(now)
@@ -124,9 +130,18 @@ class Watcher:
         if self._manager is not None:
             self._draw(perf_counter(), over=True)
 
+    def _sample(self, seq: Sequence, hit_blocks: int) -> None:
+        """Count its prefix. Where hits come fast, every k-th counts k times; k follows how many come between looks."""
+        self._prefixes.note(seq, hit_blocks, self._stride)
+        self._sampled += 1
+        if self._sampled == SAMPLED:
+            self._stride, self._sampled = 2 * self._stride, 0
+        self._unseen = self._stride
+
     def _draw(self, now: float, over: bool = False) -> None:
         assert self._manager is not None, "begin comes first"
         allocator = self._manager.allocator
+        self._stride, self._sampled = max(1, self._stride // 2), 0
         prompt, hit = self.prompt_tokens - self._before[0], self.hit_tokens - self._before[1]
         self._recent = self._recent[0] * DECAY + prompt, self._recent[1] * DECAY + hit
         self._before = self.prompt_tokens, self.hit_tokens

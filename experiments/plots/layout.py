@@ -40,9 +40,11 @@ def draw_turns(turns: Sequence[Row], series: Sequence[Row], metrics: Row) -> dic
     with paper():
         figure, (axes,) = panels(1, height=0.9 + 0.42 * len(turns))
         names = [f"turn {row['turn']}" for row in turns]
-        parts = [[row[f"{name}_per_request"] for row in turns] for name in ("hit_tokens", "resent_tokens_computed")]
-        totals = [row["prompt_tokens_per_request"] for row in turns]
-        _stack(axes, *parts, totals)
+        hit, again, totals = (
+            [row[f"{name}_per_request"] for row in turns]
+            for name in ("hit_tokens", "resent_tokens_computed", "prompt_tokens")
+        )
+        _stack(axes, hit, again, totals)
         for place, row in enumerate(turns):
             _beside(axes, totals[place], place, f"{row['token_hit_rate']:.0%} hit, {row['ttft_ms_p50']:,.0f} ms", GREY)
         axes.set_yticks(range(len(names)), names)

@@ -63,7 +63,7 @@ class Workload(ABC):
         """All requests from the start, before `limit` and `time_scale`."""
 
     def expected_requests(self) -> int | None:
-        """How many requests there are before `limit`, where that is cheap to know and need not be exact: for progress."""
+        """About how many requests there are before `limit`, where that is cheap to know: for showing progress."""
         return None
 
     @abstractmethod
