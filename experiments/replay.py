@@ -82,7 +82,7 @@ def replay(
         manager.promote_to_immutable(seq, length)
         series.sample(index, request.arrival, prompt_tokens, hit_blocks * size)
         if watcher is not None:
-            watcher.matched(seq, hits)
+            watcher.matched(request.tokens, length, hits)
             watcher.finished()
         manager.free(seq)
     seconds = perf_counter() - start

@@ -17,14 +17,13 @@ from rich.progress_bar import ProgressBar
 from rich.table import Table
 from rich.text import Text
 
-from cache.tokens import TokenIds, unpack
+from cache.tokens import unpack
 from experiments.live.lines import progress
 from experiments.live.watcher import Snapshot
 from experiments.plots.style import thousands
 
 BAR = 36
 SPARK = "▁▂▃▄▅▆▇█"
-PREVIEW_TOKENS = 24
 MOST_COLUMNS = 100
 Name = Callable[[list[int]], str]
 """Token ids to what a person recognises them by."""
@@ -110,14 +109,9 @@ def _shared(snapshot: Snapshot, name: Name) -> Table:
         table.add_column(column, justify="right", no_wrap=True)
     table.add_column("ends in", overflow="ellipsis", no_wrap=True, style="dim")
     for shared in snapshot.top:
-        ends = name(_tail(shared.example, shared.tokens))
         cells = (f"{shared.tokens:,} tokens", f"{shared.requests:,}", thousands(shared.saved))
-        table.add_row(*cells, Text(ends))
+        table.add_row(*cells, Text(name(unpack(shared.tail))))
     return table
-
-
-def _tail(prompt: TokenIds, stop: int) -> list[int]:
-    return unpack(prompt.packed(max(0, stop - PREVIEW_TOKENS), stop))
 
 
 def _ids(tokens: list[int]) -> str:

@@ -3,8 +3,8 @@
     [ system prompt │ tools │ … ]        a match ends where prompts part: the end of what they share
              ended here 40 times            tokens saved = times · depth
 
-A prefix is known by its depth and by the contents of its first and last block, not by block ids, which are used again
-after an eviction. Memory is bounded: beyond `most` prefixes the ones that saved least are forgotten.
+A prefix is known by its depth and by its first and last tokens, not by block ids, which are used again after an
+eviction. Memory is bounded: beyond `most` prefixes the ones that saved least are forgotten.
 
 Knows nothing of screens, and counts a request once, at its longest match only.
 """
@@ -14,10 +14,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 from heapq import nlargest
 
-from cache.sequence import Sequence
 from cache.tokens import TokenIds
 
 MOST = 4096
+TOLD = 16
+"""Tokens at either end that tell prefixes of one length apart."""
 
 
 @dataclass(slots=True)
@@ -26,8 +27,8 @@ class Shared:
 
     tokens: int
     requests: int
-    example: TokenIds
-    """A prompt that begins with it."""
+    tail: bytes
+    """Its last tokens, packed."""
 
     @property
     def saved(self) -> int:
@@ -42,20 +43,19 @@ class SharedPrefixes:
         self.block_size, self._most = block_size, most
         self._found: dict[tuple[int, bytes, bytes], Shared] = {}
 
-    def note(self, seq: Sequence, num_blocks: int, times: int = 1) -> None:
-        """The first `num_blocks` blocks of this sequence were found in the cache; it stands for `times` requests."""
+    def note(self, prompt: TokenIds, num_blocks: int, times: int = 1) -> None:
+        """The first `num_blocks` blocks of this prompt were found in the cache; it stands for `times` requests."""
         if not num_blocks:
             return
-        data, width, _, _ = seq.segments(self.block_size)[0]
-        end = num_blocks * width
-        key = (num_blocks, data[:width], data[end - width : end])
+        end = num_blocks * self.block_size
+        key = (end, prompt.packed(0, min(TOLD, end)), prompt.packed(max(0, end - TOLD), end))
         known = self._found.get(key)
         if known is not None:
             known.requests += times
             return
         if len(self._found) >= self._most:
             self._forget()
-        self._found[key] = Shared(num_blocks * self.block_size, times, seq.prompt)
+        self._found[key] = Shared(end, times, key[2])
 
     def top(self, count: int) -> list[Shared]:
         """Those that saved most."""

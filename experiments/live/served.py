@@ -40,7 +40,7 @@ class _Teller:
         for request in step.admitted:
             if not request.preemptions:
                 hits = (request.hit_tokens or 0) // self._scheduler.manager.block_size
-                self._watcher.matched(request.branches[0].seq, hits)
+                self._watcher.matched(request.prompt, len(request.prompt), hits)
         finished = self._scheduler.outcomes.finished
         if finished is not self._finished:  # whoever takes them leaves a new list
             self._finished, self._counted = finished, 0

@@ -1,6 +1,6 @@
 """What a run tells whoever watches it: one call per request, one look at the pool when it is time to draw.
 
-    run ── matched(seq), finished() ──> Watcher ── Snapshot, a few times a second ──> screen (terminal or plain lines)
+    run ── matched(prompt), finished() ──> Watcher ── Snapshot, a few times a second ──> screen (terminal or plain lines)
 
 Between two looks a request costs a few additions. A look costs what it costs; the next one waits until it is at
 most `SHARE` of the time gone by. A run that is not watched has no watcher and pays nothing.
@@ -17,13 +17,13 @@ from time import perf_counter
 from typing import Protocol
 
 from cache.manager import CacheManager
-from cache.sequence import Sequence
+from cache.tokens import TokenIds
 from experiments.live.prefixes import Shared, SharedPrefixes
 
 SHARE = 0.02
 """Of a run's time spent on looking, at most."""
 TOP = 5
-SAMPLED = 500
+SAMPLED = 200
 """Requests whose shared prefixes are counted one by one between two looks; then every second, every fourth, …"""
 EARLIEST_ETA = 0.5
 """Seconds before which nothing can be said of how long it takes."""
@@ -107,14 +107,14 @@ class Watcher:
         self._sampled = 0
         self._start, self._due = perf_counter(), 0.0
 
-    def matched(self, seq: Sequence, hit_blocks: int) -> None:
-        """A request was looked up for the first time; `hit_blocks` of its blocks were found."""
-        self.prompt_tokens += len(seq.prompt)
+    def matched(self, prompt: TokenIds, num_tokens: int, hit_blocks: int) -> None:
+        """A prompt was looked up for the first time; `hit_blocks` of its blocks were found."""
+        self.prompt_tokens += num_tokens
         if hit_blocks:
             self.hit_tokens += hit_blocks * self._prefixes.block_size
             self._unseen -= 1
             if self._unseen <= 0:
-                self._sample(seq, hit_blocks)
+                self._sample(prompt, hit_blocks)
 
     def finished(self, count: int = 1) -> None:
         """So many requests are done; draws if it is time."""
@@ -130,9 +130,9 @@ class Watcher:
         if self._manager is not None:
             self._draw(perf_counter(), over=True)
 
-    def _sample(self, seq: Sequence, hit_blocks: int) -> None:
+    def _sample(self, prompt: TokenIds, hit_blocks: int) -> None:
         """Count its prefix. Where hits come fast, every k-th counts k times; k follows how many come between looks."""
-        self._prefixes.note(seq, hit_blocks, self._stride)
+        self._prefixes.note(prompt, hit_blocks, self._stride)
         self._sampled += 1
         if self._sampled == SAMPLED:
             self._stride, self._sampled = 2 * self._stride, 0
