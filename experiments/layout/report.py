@@ -134,9 +134,9 @@ def label_of(record: StoredRecord, frame: DataFrame) -> str:
 
 def short_table(frame: DataFrame) -> tuple[list[str], list[list[str]]]:
     """What differs, then hit rate, tokens per request, times and their change against the first row."""
-    names = differing(frame)
+    names = _shown(frame)
     columns = [name.replace("_", " ") for name in names]
-    columns += ["token hit rate", "prompt tokens", "computed", "sent before", "… and computed again"]
+    columns += ["token hit rate", "prompt tokens", "computed", "sent before, again"]
     columns += ["recomputed prefix", "TTFT p50", "", "p95", ""]
     real = "real_ttft_ms_p50" in frame
     columns += ["real hit rate", "real TTFT p50", ""] if real else []
@@ -157,7 +157,6 @@ def short_table(frame: DataFrame) -> tuple[list[str], list[list[str]]]:
 PER_REQUEST = (
     "prompt_tokens",
     "computed_tokens",
-    "resent_tokens",
     "resent_tokens_computed",
     "recomputed_prefix_tokens",
 )
@@ -171,7 +170,7 @@ def markdown(report: LayoutReport, record: StoredRecord) -> str:
     git = made.get("git")
     commit = f"{git['commit'][:10]}{' with changes' if git['dirty'] else ''}" if git else "unknown"
     columns, rows = short_table(report.frame)
-    names = len(differing(report.frame))
+    names = len(_shown(report.frame))
     sides = ["left"] * names + ["right"] * (len(columns) - names)
     images = (path for path in report.plots if path.suffix == ".png")
     lines = [
@@ -184,8 +183,8 @@ def markdown(report: LayoutReport, record: StoredRecord) -> str:
         *(f"![{path.stem.replace('_', ' ')}]({path.name})\n" for path in images),
         DataFrame(rows, columns=columns).to_markdown(index=False, disable_numparse=True, colalign=sides),
         "",
-        "Tokens are means per request. *Sent before*: instructions and earlier turns, whatever the layout; what of "
-        "them is *computed again* a better layout could save. *Recomputed prefix*: what an infinite cache would have "
+        "Tokens are means per request. *Sent before, again*: instructions and earlier turns that were computed once "
+        "more, which a better layout could save. *Recomputed prefix*: what an infinite cache would have "
         "hit in the same layout; more memory could save it.",
         "",
     ]
@@ -208,8 +207,14 @@ def notes_of(frame: DataFrame, records: Sequence[StoredRecord]) -> list[str]:
     return notes
 
 
+def _shown(frame: DataFrame) -> list[str]:
+    """Columns that tell runs apart; the name of a layout says it all."""
+    names = differing(frame)
+    return [name for name in names if "layout" not in names or name not in ("template", "field", "history")]
+
+
 def _cell(name: str, row: Any) -> str:
-    return _pad(row) if name == "pad" else str(row[name])
+    return _pad(row) if name == "pad" else str(row["label"] if name == "layout" else row[name])
 
 
 def _pad(row: Any) -> str:
