@@ -23,7 +23,8 @@ OPENED = datetime(2026, 1, 5, 9, 0, 0)
 """When the first session starts: clocks in prompts count from here."""
 NUM_FILES = 24
 LINES_ABOUT = 40
-READING_SECONDS = 3.0
+READING_SECONDS = 15.0
+"""Nobody asks again before that; an answer should be there by then."""
 
 
 @dataclass(frozen=True, slots=True)

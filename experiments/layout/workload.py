@@ -60,7 +60,7 @@ class LaidOutChat(Workload):
         turns: int = 4,
         reply_lines: int = 4,
         session_gap: float = 0.8,
-        think_time: float = 20.0,
+        think_time: float = 10.0,
         cache_dir: str | None = None,
         limit: int | None = None,
         time_scale: float = 1.0,
