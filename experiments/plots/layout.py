@@ -109,7 +109,7 @@ def _times(axes: Axes, p50: Sequence[float], p95: Sequence[float]) -> None:
             changes = (f"{value / first - 1:+.0%}" for value, first in ((median, p50[0]), (high, p95[0])))
             words += f" ({' / '.join(changes)})".replace("-", "−")
         _beside(axes, high, place, words, "#7A5400")
-    axes.set_xlim(0, max(p95) * 1.9)
+    axes.set_xlim(0, max(p95) * 2.1)
     axes.set_xlabel("ms: median / 95th percentile")
 
 
