@@ -1,6 +1,6 @@
 """What a run tells whoever watches it: one call per request, one look at the pool when it is time to draw.
 
-    run ── matched(prompt), finished() ──> Watcher ── Snapshot, a few times a second ──> screen (terminal or plain lines)
+    run ── matched(prompt), finished() ──> Watcher ── Snapshot, now and then ──> screen (terminal or plain lines)
 
 Between two looks a request costs a few additions. A look costs what it costs; the next one waits until it is at
 most `SHARE` of the time gone by. A run that is not watched has no watcher and pays nothing.
