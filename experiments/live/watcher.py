@@ -106,6 +106,7 @@ class Watcher:
         self._stride = self._unseen = 1
         self._sampled = 0
         self._start, self._due = perf_counter(), 0.0
+        self.finished(0)
 
     def matched(self, prompt: TokenIds, num_tokens: int, hit_blocks: int) -> None:
         """A prompt was looked up for the first time; `hit_blocks` of its blocks were found."""
