@@ -103,12 +103,13 @@ def refuse_mixtures(folder: Path, records: Sequence[StoredRecord]) -> None:
 
 
 def table(records: Sequence[StoredRecord]) -> DataFrame:
-    """One row per run with its `label`: named layouts in order of their names, others from the lowest hit rate."""
+    """One row per run with its `label`: named layouts in order of their names, others by sizes and rate."""
     from pandas import DataFrame
 
     frame = DataFrame([{**record.metrics, "run": record.folder.name} for record in records])
     named = "layout" in frame and bool(frame.layout.notna().all())
-    frame = frame.sort_values("run" if named else "token_hit_rate", ignore_index=True)
+    sizes = [name for name in ("block_size", "common_tokens", "pad") if name in differing(frame)]
+    frame = frame.sort_values("run" if named else [*sizes, "token_hit_rate"], ignore_index=True)
     return frame.assign(label=[label(row, differing(frame)) for row in rows_of(frame)])
 
 

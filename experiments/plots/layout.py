@@ -78,7 +78,7 @@ def _layouts(frame: DataFrame) -> Figure:
         _times(axes[3], list(frame.real_ttft_ms_p50), list(frame.real_ttft_ms_p95))
         axes[3].set(title="Time to first token,\nreal (SmolLM2, this machine)")
     rate.set_yticks(places, frame.label)
-    rate.invert_yaxis()
+    rate.set_ylim(len(frame) - 0.4, -0.6)
     for panel in axes:
         panel.grid(axis="y", visible=False)
         panel.tick_params(axis="y", length=0)

@@ -63,7 +63,7 @@ def test_the_table_names_what_differs_and_holds_times_against_the_first_row() ->
     assert columns[:2] == ["layout", "token hit rate"]
     assert rows[1][columns.index("TTFT p50") :][:2] == ["100 ms", "−50%"]
     swept = table([record("x", pad=True, prefix_tokens=528), record("y", token_hit_rate=0.2)])
-    assert list(swept.label) == ["as it is", "filled to 528"], "from the lowest hit rate"
+    assert list(swept.label) == ["as it is", "filled to 528"], "by size"
     assert label({"common_tokens": 500, "block_size": 64}, ["common_tokens", "block_size"]) == (
         "common part 500 · block 64"
     )
