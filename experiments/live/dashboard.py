@@ -106,7 +106,7 @@ def _water_text(snapshot: Snapshot) -> Text:
 def _shared(snapshot: Snapshot, name: Name) -> Table:
     table = Table(box=None, pad_edge=False, header_style="bold")
     for column in ("shared prefix", "requests", "tokens saved"):
-        table.add_column(column, justify="right", no_wrap=True)
+        table.add_column(column, justify="right", no_wrap=True, min_width=len(column) + 1)
     table.add_column("ends in", overflow="ellipsis", no_wrap=True, style="dim")
     for shared in snapshot.top:
         cells = (f"{shared.tokens:,} tokens", f"{shared.requests:,}", thousands(shared.saved))
