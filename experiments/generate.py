@@ -27,6 +27,9 @@ from experiments.cli import cli
 from experiments.errors import UserError
 from experiments.job import Result, run_job
 from experiments.latency import Row, request_row
+from experiments.live.open import watching
+from experiments.live.served import watched
+from experiments.live.watcher import Watcher
 from experiments.prompts import read_chats, read_prompts
 from experiments.replay import checked_block_size
 from experiments.sampler import Sampler
@@ -115,7 +118,9 @@ def generate_job(cfg: DictConfig, log: Callable[[Row], None]) -> Result:
     rows: list[Row] = []
     for caching in modes:
         last = caching == modes[-1]
-        found, results, rows = _serve(cfg, model, prompts, params, caching, log if last else _ignore)
+        title = f"generate with {model.name}, prefix caching {MODES[caching]}"
+        with watching(cfg, title, lambda: len(prompts), _decoder(model)) as watcher:
+            found, results, rows = _serve(cfg, model, prompts, params, caching, log if last else _ignore, watcher)
         tables[f"outputs_{MODES[caching]}" if len(modes) > 1 else "outputs"] = _answers(results)
         if last:
             metrics = _compared(metrics, found) if metrics else found
@@ -171,6 +176,7 @@ def _serve(
     params: SamplingParams,
     caching: bool,
     log: Callable[[Row], None],
+    watcher: Watcher | None,
 ) -> tuple[Row, list[RequestResult], list[Row]]:
     engine = build_engine(cfg, model, caching)
     warm_up(engine)
@@ -181,7 +187,7 @@ def _serve(
         rows.append(request_row(request))
         sampler.finished(request)
 
-    engine.loop.watch = sampler.watch
+    engine.loop.watch = watched(sampler.watch, engine.scheduler, watcher)
     engine.on_finish = finished
     metrics, results = generate(engine, prompts, params)
     sampler.row(engine.clock.now())
@@ -240,6 +246,12 @@ def _asked(prompt: Any, model: Pretrained) -> str:
     if len(ends) > 2:  # <|im_start|>user … <|im_end|> <|im_start|>assistant
         prompt = prompt[ends[-3] + 1 : ends[-2]]
     return _short(model.tokenizer.decode(prompt).removeprefix("user\n"))
+
+
+def _decoder(model: Pretrained) -> Callable[[list[int]], str] | None:
+    """How a watcher shows token ids."""
+    tokenizer = model.tokenizer
+    return None if tokenizer is None else lambda ids: "… " + " ".join(tokenizer.decode(ids).split())
 
 
 def _short(text: str) -> str:

@@ -72,15 +72,19 @@ def run_job(cfg: DictConfig, job: Job, identity: Identity = lambda cfg: {}) -> s
     hydra = HydraConfig.get()
     folder, swept = Path(hydra.runtime.output_dir), hydra.mode == RunMode.MULTIRUN
     status = "finished"
+    if swept and cfg.get("watch"):
+        cfg = cfg.copy()
+        cfg.watch = False  # a sweep shows its own progress
     try:
         config: Any = OmegaConf.to_container(cfg, resolve=True, throw_on_missing=True)
         with locked(folder):
             options = config.pop("record", {})
+            shown = bool(config.pop("watch", False))  # how a run is looked at does not make it another run
             redo = not swept or options.get("redo")
             if not redo and is_finished(folder, config, {"source_sha256": source_fingerprint(ROOT), **identity(cfg)}):
                 status = "skipped"
             else:
-                metrics, show = _run(cfg, config, job, folder, plots=bool(options.get("plots")))
+                metrics, show = _run(cfg, config, job, folder, plots=bool(options.get("plots")), watched=shown)
     except Exception as error:
         status = "failed"
         note_failure(folder, error)
@@ -120,7 +124,9 @@ def chosen() -> dict[str, str]:
     }
 
 
-def _run(cfg: DictConfig, config: Row, job: Job, folder: Path, plots: bool) -> tuple[Row, Callable[[], None] | None]:
+def _run(
+    cfg: DictConfig, config: Row, job: Job, folder: Path, plots: bool, watched: bool
+) -> tuple[Row, Callable[[], None] | None]:
     hydra = HydraConfig.get()
     group = (hydra.runtime.choices.get("sweep") or "multirun") if hydra.mode == RunMode.MULTIRUN else None
     name = str(folder.resolve().relative_to(Path(hydra.sweep.dir).resolve())) if group else folder.name
@@ -128,7 +134,7 @@ def _run(cfg: DictConfig, config: Row, job: Job, folder: Path, plots: bool) -> t
     record = RecordWriter(folder, config)
     record.begin()
     tracker: Tracker = instantiate(cfg.tracker)
-    with tracker, following(shown=group is None) as follow:
+    with tracker, following(shown=group is None and not watched) as follow:
         tracker.start(folder, name, group, config)
 
         def log(row: Row) -> None:

@@ -31,6 +31,8 @@ from experiments.ceiling import InfiniteCache
 from experiments.cli import cli
 from experiments.errors import UserError
 from experiments.job import Result, run_job
+from experiments.live.open import requests_of, watching
+from experiments.live.watcher import Watcher
 from experiments.pool import resolve_num_blocks
 from experiments.workload.base import Request, Workload
 from experiments.workload.kept import kept_workload
@@ -46,6 +48,7 @@ def replay(
     manager: CacheManager,
     log: Callable[[Row], None] = lambda row: None,
     observer: Observer | None = None,
+    watcher: Watcher | None = None,
 ) -> Row:
     """Replay a workload through a cold manager; returns the metrics, hands rows of the time series to `log`.
 
@@ -53,9 +56,11 @@ def replay(
     `request_hit_rate` = requests with at least one hit / requests served. `ceiling_*` is what an infinite cache would
     have hit on the requests served; `recomputed_prefix_tokens_per_request` is the difference, in tokens per request.
     `partial_*` (with `allocator.partial_reuse`) is what was copied below the block size; no rate includes it.
-    `observer` (a ledger) hears what happens to every prefix.
+    `observer` (a ledger) hears what happens to every prefix; `watcher`: whoever looks at the run while it runs.
     Raises UserError where the workload is empty or no request fits.
     """
+    if watcher is not None:
+        watcher.begin(manager)
     allocator, size = manager.allocator, manager.block_size
     _show_future(workload, manager)
     known, series = _known_blocks(manager, observer), Series(manager, log)
@@ -67,6 +72,8 @@ def replay(
         if not manager.fits(seq):
             refused += 1
             smallest = min(smallest, manager.num_blocks_for(seq.num_tokens))
+            if watcher is not None:
+                watcher.finished()
             continue
         manager.allocate(seq)
         length, hits = seq.num_tokens, seq.num_hit_blocks
@@ -79,6 +86,9 @@ def replay(
         ceiling_blocks += min(known(seq), (length - 1) // size)
         manager.promote_to_immutable(seq, length)
         series.sample(index, request.arrival, prompt_tokens, hit_blocks * size)
+        if watcher is not None:
+            watcher.matched(request.tokens, length, hits)
+            watcher.finished()
         manager.free(seq)
     seconds = perf_counter() - start
     series.last_row()
@@ -230,7 +240,9 @@ def replay_job(cfg: DictConfig, log: Callable[[Row], None]) -> Result:
         "seed": cfg.seed,
     }
     observer: Observer = instantiate(cfg.ledger)
-    metrics = conditions | replay(workload, manager, log, observer)
+    title = f"replay {conditions['pool']} pool, {block_size} tokens per block"
+    with watching(cfg, title, lambda: requests_of(workload)) as watcher:
+        metrics = conditions | replay(workload, manager, log, observer, watcher)
     if not isinstance(observer, Ledger):
         return Result(metrics, draw=draw_series)
     return Result(metrics | miss_counts(observer), ledger_tables(observer), with_ledger(draw_series, observer))

@@ -26,6 +26,9 @@ from experiments.cli import cli
 from experiments.errors import UserError
 from experiments.job import Result, run_job
 from experiments.latency import Row, goodput, latencies, request_row
+from experiments.live.open import requests_of, watching
+from experiments.live.served import watched
+from experiments.live.watcher import Watcher
 from experiments.pool import resolve_num_blocks
 from experiments.replay import checked_block_size, workload_identity
 from experiments.sampler import Sampler
@@ -50,6 +53,7 @@ def simulate(
     log: Callable[[Row], None] = lambda row: None,
     sample_every: float = 10.0,
     jump: bool = True,
+    watcher: Watcher | None = None,
 ) -> tuple[Row, list[Row]]:
     """Serve all arrivals; returns (metrics, one row per request in order of arrival). Times are simulated seconds.
 
@@ -57,7 +61,9 @@ def simulate(
     """
     clock = SimulatedClock()
     sampler = Sampler(scheduler, log, sample_every)
-    loop = StepLoop(scheduler, SimulatedExecutor(cost, clock), clock, arrivals, sampler.watch, jump)
+    loop = StepLoop(
+        scheduler, SimulatedExecutor(cost, clock), clock, arrivals, watched(sampler.watch, scheduler, watcher), jump
+    )
     start, rows = perf_counter(), list[Row]()
     for request in loop.run():
         rows.append(request_row(request))
@@ -163,7 +169,9 @@ def simulate_job(cfg: DictConfig, log: Callable[[Row], None]) -> Result:
         "seed": cfg.seed,
     }
     arrivals = arrivals_of(workload, cfg.rate)
-    metrics, rows = simulate(arrivals, scheduler, cost, dict(cfg.slo), log, cfg.sample_every, cfg.jump)
+    slo, title = dict(cfg.slo), f"simulate {shape.name} on {cfg.gpu.name}"
+    with watching(cfg, title, lambda: requests_of(workload)) as watcher:
+        metrics, rows = simulate(arrivals, scheduler, cost, slo, log, cfg.sample_every, cfg.jump, watcher)
     metrics["ceiling_token_hit_rate"] = ceiling(workload, rows, cfg.block_size)
     return Result(conditions | metrics, {"requests": rows}, partial(draw_serving, rows))
 

@@ -36,6 +36,9 @@ class Azure(RecordedWorkload):
 
     source = "github.com/Azure/AzurePublicDataset, AzureLLMInferenceDataset2023.md"
 
+    def expected_requests(self) -> int:
+        return self.file.count_lines()
+
     def recorded(self) -> Iterator[Request]:
         next_id = 0
         for number, row in self._rows():

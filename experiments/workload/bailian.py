@@ -40,6 +40,9 @@ class Bailian(RecordedWorkload):
     source = "github.com/alibaba-edu/qwen-bailian-usagetraces-anon"
     granularity = UNIT
 
+    def expected_requests(self) -> int:
+        return self.file.count_lines()
+
     def recorded(self) -> Iterator[Request]:
         first_chat: dict[int, int] = {}
         tail = (INT32_MAX + 1) // UNIT  # tails are named from the top down; no id of the trace may reach them

@@ -62,6 +62,10 @@ class Workload(ABC):
     def requests(self) -> Iterator[Request]:
         """All requests from the start, before `limit` and `time_scale`."""
 
+    def expected_requests(self) -> int | None:
+        """About how many requests there are before `limit`, where that is cheap to know: for showing progress."""
+        return None
+
     @abstractmethod
     def fingerprint(self) -> str:
         """SHA-256 (hex) of everything that decides the token ids: file contents or parameters, seed and limit.

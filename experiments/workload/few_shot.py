@@ -84,6 +84,9 @@ class FewShot(Workload):
             yield Request(tokens, arrival, self.output_tokens, category="few_shot")
             arrival += float(gaps.exponential(1 / self.request_rate))
 
+    def expected_requests(self) -> int:
+        return self.num_requests
+
     def fingerprint(self) -> str:
         return fingerprint(
             self,

@@ -67,6 +67,11 @@ class TraceFile:
                 if not line.isspace():
                     yield number, line
 
+    def count_lines(self) -> int:
+        """Lines, blank ones included: a fast count for files of one request a line."""
+        with self.reading() as stream:
+            return sum(chunk.count(b"\n") for chunk in iter(lambda: stream.read(1 << 20), b""))
+
     def problem(self, where: str | int, what: object) -> UserError:
         """The error for a place inside the file: a line number, or words such as "run 3"."""
         place = f"line {where}" if isinstance(where, int) else where

@@ -47,6 +47,9 @@ class Kept(Workload):
     def requests(self) -> Iterator[Request]:
         return self._source.requests()
 
+    def expected_requests(self) -> int | None:
+        return self._source.expected_requests()
+
     def fingerprint(self) -> str:
         return self._source.fingerprint()
 

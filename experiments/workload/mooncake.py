@@ -44,6 +44,9 @@ class Mooncake(RecordedWorkload):
     def options(self) -> dict[str, str | int | float | bool | None]:
         return {"unit": self.granularity}
 
+    def expected_requests(self) -> int:
+        return self.file.count_lines()
+
     def recorded(self) -> Iterator[Request]:
         unit = self.granularity
         for number, row in json_lines(self.file, Row):

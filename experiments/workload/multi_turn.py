@@ -81,6 +81,9 @@ class MultiTurn(Workload):
     def _around(rng: np.random.Generator, mean: int) -> int:
         return int(rng.integers(-(-mean // 2), mean + mean // 2 + 1))
 
+    def expected_requests(self) -> int:
+        return self.num_sessions * self.turns
+
     def fingerprint(self) -> str:
         return fingerprint(
             self,

@@ -67,6 +67,9 @@ class SharedPrefix(Workload):
             yield Request(tokens, arrival, self.output_tokens, category=f"prefix-{which}")
             arrival += float(gaps.exponential(1 / self.request_rate))
 
+    def expected_requests(self) -> int:
+        return self.num_requests
+
     def fingerprint(self) -> str:
         return fingerprint(
             self,

@@ -111,6 +111,9 @@ class SharedPrompt(Workload):
             question = questions[index % len(questions)]
             yield Request(PackedTokens(handbook + question + invite), index * self.gap, 32, category="visitor")
 
+    def expected_requests(self) -> int:
+        return self.num_requests
+
     def fingerprint(self) -> str:
         words = hashlib.sha256("\n".join((HANDBOOK, *QUESTIONS)).encode()).hexdigest()
         return fingerprint(self, words=words, num_requests=self.num_requests, tokenizer=self.encoder.identity())

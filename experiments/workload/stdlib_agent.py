@@ -132,6 +132,9 @@ class StdlibAgent(Workload):
             tokens = PackedTokens(b"".join(prompt))
             yield Request(tokens, arrival, num_output, f"session-{index}", turn, scripts[index].task)
 
+    def expected_requests(self) -> int:
+        return sum(len(script.steps) for script in self._build()[1])
+
     def fingerprint(self) -> str:
         ids, scripts, _ = self._build()
         content = hashlib.sha256()

@@ -1,19 +1,12 @@
-"""One SmolLM2 for all tests of a worker; one thread; Triton's interpreter where there is no GPU."""
+"""One SmolLM2 for all tests of a worker; one thread."""
 
 from __future__ import annotations
 
-import os
-import sys
 from typing import Any
 
 import pytest
 import torch
 from support.conf import MODELS
-
-if not torch.cuda.is_available():
-    if "triton" in sys.modules and os.environ.get("TRITON_INTERPRET") != "1":
-        raise pytest.UsageError("Triton was imported before tests/model could ask for its interpreter")
-    os.environ["TRITON_INTERPRET"] = "1"
 
 
 @pytest.fixture(autouse=True, scope="session")

@@ -1,0 +1,1 @@
+"""Where a prompt says what changes from request to request: one place, one file."""

@@ -1,0 +1,1 @@
+"""How earlier turns come back in a later prompt: one habit, one file."""

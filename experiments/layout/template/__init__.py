@@ -1,0 +1,1 @@
+"""What the chat template itself writes in front of the instructions: one habit, one file."""
