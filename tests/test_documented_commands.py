@@ -29,6 +29,8 @@ SMALL = {
     r"experiments\.generate.*workload=": "workload=shared_prefix workload.num_requests=2 workload.prefix_tokens=32 "
     "workload.vocab_size=512",
     r"experiments\.simulate": "tracker=none max_requests=20 num_blocks=1500",
+    r"experiments\.prompt_layout": "tracker=none workload.num_sessions=3 turns=2 common_tokens=128 "
+    "hydra/launcher=basic layout=1_as_it_grew,6_history_appended",
     r"experiments\.numerics": "model=tiny workload=shared_prefix workload.vocab_size=512 num_prompts=1 "
     "prompt_tokens=48 output_tokens=2 chunk=16 tracker=none",
     r"experiments\.kernel_ablation": "tracker=none mode=compile block_size=16 batch=2 context=128 num_kv_heads=2",
@@ -50,8 +52,9 @@ ONLY_PARSED = {
 }
 
 FILES = {
-    "prompts.jsonl": '{"text": "You are a helpful clerk. Question %d: why?"}\n' % 1
-    + "".join(f'{{"text": "It is 12:0{i}. You are a helpful clerk. Why?", "timestamp": {i}}}\n' for i in range(5)),
+    "prompts.jsonl": "".join(
+        f'{{"text": "It is 12:0{i}. You are a helpful clerk. Why?", "timestamp": {i}}}\n' for i in range(6)
+    ),
     "path/to/prompts.txt": "What is a block?\nWhat is a slot?\n",
     "path/to/chats.jsonl": '[{"role": "user", "content": "What is a block?"}]\n' * 2,
     "path/to/times.jsonl": '{"block_size": 16, "us": 50.0}\n{"block_size": 64, "us": 40.0}\n',

@@ -55,9 +55,12 @@ def test_the_table_of_overrides_names_options_that_are_there(group: str) -> None
         assert len(named) >= 2
 
 
-@pytest.mark.parametrize("group", ["gpu", "model", "order", "victim", "preemption", "backend", "op", "variant", "kernel"])
+@pytest.mark.parametrize(
+    "group", ["gpu", "model", "order", "victim", "preemption", "backend", "op", "variant", "kernel"]
+)
 def test_tables_of_the_guides_name_options_that_are_there(group: str) -> None:
-    rows = [row for path in GUIDES for row in re.findall(rf"^\| `{group}=` \|(.*)\|$", path.read_text("utf-8"), re.M)]
+    text = "\n".join(path.read_text("utf-8") for path in GUIDES)
+    rows = re.findall(rf"^\| `{group}=` \|(.*)\|$", text, re.MULTILINE)
     assert rows
     for row in rows:
         assert set(re.findall(r"`([a-z][\w-]+)`", row)) <= set(options(group))
