@@ -17,7 +17,7 @@ from support.conf import MODELS
 GUIDES, ELSEWHERE = in_guides(), elsewhere()
 
 SMALL = {
-    r"experiments\.replay": "workload.limit=40 tracker=jsonl",
+    r"experiments\.replay": "workload.limit=40 tracker=jsonl record.plots=false",
     r"experiments\.replay.*sweep=": "evictor=lru,belady block_size=16 num_blocks=600 hydra/launcher=basic",
     r"experiments\.replay.*workload=mooncake.*sweep=|sweep=.*workload=mooncake": "block_size=512 num_blocks=400",
     r"experiments\.curves": "workload.limit=60 tracker=none block_size=64 policies=[belady,fifo] num_blocks=[20%,50%]",
@@ -28,7 +28,7 @@ SMALL = {
     r"experiments\.generate.*(chat|prompts)=": "model=smollm2 invariant=false sampling.max_tokens=1",
     r"experiments\.generate.*workload=": "workload=shared_prefix workload.num_requests=2 workload.prefix_tokens=32 "
     "workload.vocab_size=512",
-    r"experiments\.simulate": "tracker=none max_requests=20 num_blocks=1500",
+    r"experiments\.simulate": "tracker=none max_requests=20 num_blocks=1500 record.plots=false",
     r"experiments\.prompt_layout": "tracker=none workload.num_sessions=3 turns=2 common_tokens=128 "
     "hydra/launcher=basic layout=1_as_it_grew,6_history_appended",
     r"experiments\.numerics": "model=tiny workload=shared_prefix workload.vocab_size=512 num_prompts=1 "
