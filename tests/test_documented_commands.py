@@ -37,7 +37,11 @@ SMALL = {
     r"experiments\.kernel_ablation.*(sweep|-m)": "num_splits=1 tile_kv=32 num_warps=4",
     r"experiments\.kernel_ablation.*op=prefill": "batch=1 query_len=64",
     r"experiments\.ablation\.session": "--rehearse --only decode --seconds 40",
-    r"experiments\.bench_cache": "--requests 200 --only lookup",
+    r"experiments\.simulate.*sweep=joint": "seed=0,1 evictor=lru,lfu order=fcfs victim=last block_size=16 rate=8 "
+    "hydra/launcher=basic",
+    r"experiments\.bench_engine": "model=tiny threads=1 rounds=1 prompt_tokens=80 cached_tokens=64 batch_size=2 "
+    "decode_steps=2 num_blocks=64 zero_hits.prompt_tokens=24 zero_hits.output_tokens=4 tracker=none",
+    r"experiments\.bench_cache": "--requests 200 --only memory",
     r"kernels\.aot": "--only scatter",
 }
 """What is appended where a command matches, in this order; later values of a key win."""
