@@ -36,6 +36,7 @@ SMALL = {
     r"experiments\.kernel_ablation": "tracker=none mode=compile block_size=16 batch=2 context=128 num_kv_heads=2",
     r"experiments\.kernel_ablation.*(sweep|-m)": "num_splits=1 tile_kv=32 num_warps=4",
     r"experiments\.kernel_ablation.*op=prefill": "batch=1 query_len=64",
+    r"experiments\.kernel_ablation.*op=cascade": "shared_prefix=64",
     r"experiments\.ablation\.session": "--rehearse --only decode --seconds 40",
     r"experiments\.simulate.*sweep=joint": "seed=0,1 evictor=lru,lfu order=fcfs victim=last block_size=16 rate=8 "
     "hydra/launcher=basic",
