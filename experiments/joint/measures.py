@@ -36,6 +36,11 @@ class Measure:
         """Of `difference`."""
         return "points" if self.unit == "%" else self.unit
 
+    @property
+    def units(self) -> str:
+        """Of a number and a difference, for the head of a column that has both."""
+        return self.unit if self.unit == self.difference_unit else f"{self.unit}; {self.difference_unit}"
+
     def gain(self, difference: float) -> float:
         """A difference, counted so that more is better."""
         return difference if self.more_is_better else -difference

@@ -49,7 +49,7 @@ def change_text(row: Row, measure: Measure) -> str:
 
 def combinations(points: DataFrame, axes: Axes, most: int | None = None) -> tuple[list[str], list[list[str]]]:
     """Columns and rows: a section per setting, best goodput first; `most` of each, and the baseline in any case."""
-    columns = [" · ".join(axes.policies), *(f"{m.title} ({m.unit}; {m.difference_unit})" for m in MEASURES), "seeds"]
+    columns = [" · ".join(axes.policies), *(f"{m.title} ({m.units})" for m in MEASURES), "seeds"]
     rows: list[list[str]] = []
     for _, part in points.groupby(axes.settings, dropna=False):
         ordered = rows_of(part.sort_values(MEASURES[0].key, ascending=False))
