@@ -78,7 +78,9 @@ def test_tools_and_tool_calls_are_written_with_their_keys_in_order(smollm2):
 def test_a_template_beside_a_tokenizer_json_gets_tools_and_tool_calls_as_they_are(same_from_json):
     """SmolLM2's own template knows no tools, so another one is put beside the same vocabulary."""
     inner = same_from_json._inner
-    template = "{{ bos }}{{ tools | tojson }}{% for m in messages %}{{ m.role }}:{{ m.tool_calls | tojson }}{% endfor %}"
+    template = (
+        "{{ bos }}{{ tools | tojson }}{% for m in messages %}{{ m.role }}:{{ m.tool_calls | tojson }}{% endfor %}"
+    )
     own, inner.template = inner.template, ChatTemplate(template, {"bos": "<|im_start|>"})
     try:
         ids = same_from_json.chat([{"role": "assistant", "tool_calls": [{"b": "é", "a": 1}]}], tools=[{"z": 1, "y": 2}])
