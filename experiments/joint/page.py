@@ -43,7 +43,9 @@ def page(report: JointReport, records: Sequence[StoredRecord], figures: Mapping[
     shown = []
     for name, data in figures.items():
         title, text = FIGURES[name]
-        shown.append({"title": title, "text": text, "source": f"data:image/png;base64,{base64.b64encode(data).decode()}"})
+        shown.append(
+            {"title": title, "text": text, "source": f"data:image/png;base64,{base64.b64encode(data).decode()}"}
+        )
     return render_page(
         "joint",
         title=f"{len(records)} timed runs over {workload_of(records[0])}",
@@ -70,9 +72,7 @@ def _question(report: JointReport) -> str:
 def _tiles(report: JointReport) -> list[dict[str, str]]:
     tiles = []
     for measure in MEASURES:
-        best: dict[str, Any] = rows_of(
-            report.frame.sort_values(measure.key, ascending=not measure.more_is_better)
-        )[0]
+        best: dict[str, Any] = rows_of(report.frame.sort_values(measure.key, ascending=not measure.more_is_better))[0]
         told = f"best {measure.title}: {policy_text(best, report.axes)}, {setting_text(best, report.axes)}"
         if best[f"{measure.key}_verdict"] == BETTER:
             told += f" ({change_text(best, measure)} {measure.difference_unit} against the baseline)"

@@ -85,7 +85,9 @@ def notes_of(frame: DataFrame, points: DataFrame, axes: Axes, records: Sequence[
         notes.append(f"{int((frame.failed > 0).sum())} runs could not serve all requests: they count as not good")
     grid = points.seeds.min() < seeds or len(points) < _grid(points, axes)
     if grid:
-        notes.append("runs are missing from the grid: a seed that a combination or the baseline lacks counts in neither")
+        notes.append(
+            "runs are missing from the grid: a seed that a combination or the baseline lacks counts in neither"
+        )
     if len({record.environment.get("source_sha256") for record in records}) > 1:
         notes.append("the runs were made by different versions of the source (record.redo=true runs them again)")
     return notes
@@ -101,13 +103,14 @@ def _on_intervals(frame: DataFrame, points: DataFrame, axes: Axes, seeds: int) -
         f"{told}; {unclear} of {len(verdicts)} differences are not distinguishable from none (≈), and of those that "
         f"are, up to about {chance} may be so by chance alone"
     ]
-    spread = frame.groupby(axes.points, dropna=False)[[m.key for m in MEASURES]].nunique().max(axis=1)
+    runs = frame.groupby(axes.points, dropna=False)
+    spread = runs[[m.key for m in MEASURES]].nunique().max(axis=1)[runs.size() > 1]
     fixed = int((spread == 1).sum())
-    if fixed == len(points):
+    if fixed and fixed == len(spread):
         notes.append("nothing here is random: every seed gave the same numbers, and one is enough")
     elif fixed:
         notes.append(
-            f"{fixed} of {len(points)} combinations gave the same numbers at every seed: the requests are fixed, and the "
+            f"{fixed} of {len(spread)} combinations gave the same numbers at every seed: the requests are fixed, and the "
             "intervals of the others tell the luck of the policy, not how it would do on other traffic"
         )
     return notes

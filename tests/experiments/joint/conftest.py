@@ -53,6 +53,8 @@ def put(tmp_path: Path) -> Put:
 @pytest.fixture
 def grid(put: Put, tmp_path: Path) -> Path:
     """Three policies, two orders, two block sizes, four seeds."""
-    for evictor, order, size, seed in product(("lru", "hazard", "sieve"), ("fcfs", "longest_prefix"), (16, 64), range(4)):
+    for evictor, order, size, seed in product(
+        ("lru", "hazard", "sieve"), ("fcfs", "longest_prefix"), (16, 64), range(4)
+    ):
         put(evictor, seed, luck=0.05 if evictor != "lru" else 0.0, order=order, block_size=size)
     return tmp_path

@@ -54,7 +54,12 @@ def test_where_nothing_is_random_there_is_no_doubt_and_with_one_seed_no_interval
 
 @pytest.mark.parametrize(
     ("low", "high", "goodput", "ttft"),
-    [(0.1, 0.3, BETTER, WORSE), (-0.3, -0.1, WORSE, BETTER), (-0.1, 0.3, UNCLEAR, UNCLEAR), (nan, nan, ONE_SEED, ONE_SEED)],
+    [
+        (0.1, 0.3, BETTER, WORSE),
+        (-0.3, -0.1, WORSE, BETTER),
+        (-0.1, 0.3, UNCLEAR, UNCLEAR),
+        (nan, nan, ONE_SEED, ONE_SEED),
+    ],
 )
 def test_more_is_better_or_worse_as_the_measure_says(low, high, goodput, ttft):
     found = Difference((low + high) / 2, low, high, 4)
