@@ -85,9 +85,7 @@ def notes_of(frame: DataFrame, points: DataFrame, axes: Axes, records: Sequence[
         notes.append(f"{int((frame.failed > 0).sum())} runs could not serve all requests: they count as not good")
     grid = points.seeds.min() < seeds or len(points) < _grid(points, axes)
     if grid:
-        notes.append(
-            "runs are missing from the grid: a seed that a combination or the baseline lacks counts in neither"
-        )
+        notes.append("runs are missing from the grid: a seed that a combination or the baseline lacks is not compared")
     if len({record.environment.get("source_sha256") for record in records}) > 1:
         notes.append("the runs were made by different versions of the source (record.redo=true runs them again)")
     return notes
@@ -110,8 +108,8 @@ def _on_intervals(frame: DataFrame, points: DataFrame, axes: Axes, seeds: int) -
         notes.append("nothing here is random: every seed gave the same numbers, and one is enough")
     elif fixed:
         notes.append(
-            f"{fixed} of {len(spread)} combinations gave the same numbers at every seed: the requests are fixed, and the "
-            "intervals of the others tell the luck of the policy, not how it would do on other traffic"
+            f"{fixed} of {len(spread)} combinations gave the same numbers at every seed: the requests are fixed, and "
+            "the intervals of the others tell the luck of the policy, not how it would do on other traffic"
         )
     return notes
 

@@ -14,6 +14,7 @@ from experiments.joint.measures import MEASURES, Measure
 from experiments.joint.table import Axes
 from experiments.joint.words import setting_text
 from experiments.plots.style import BLACK, BLUE, GREEN, GREY, RED, panels, paper, some
+from experiments.sweep_report import rows_of
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes as Panel
@@ -38,7 +39,7 @@ def _combinations(points: DataFrame, axes: Axes) -> Figure:
     settings = some(settings)
     down, across = _rows_and_columns(points, axes)
     labels = [[" · ".join(map(str, key)) for key in keys] for keys in (down, across)]
-    width = max(2.4, 0.72 * len(across) + 0.3)
+    width = max(2.4, 1.05 * len(across) + 0.3)
     height = 0.27 * len(down) + 1.15
     figure, panel_list = panels(len(settings), len(MEASURES), width=width, height=height)
     for i, measure in enumerate(MEASURES):
@@ -61,7 +62,8 @@ def _rows_and_columns(points: DataFrame, axes: Axes) -> tuple[list[tuple[str, ..
     """Choices on the first axis go down, best on average first; combinations of the others across."""
     first, *rest = axes.policies
     order = points.groupby(first)[MEASURES[0].key].mean().sort_values(ascending=False).index
-    across = sorted(set(points[rest].itertuples(index=False, name=None))) if rest else [("",)]
+    found: set[tuple[str, ...]] = set(points[rest].itertuples(index=False, name=None)) if rest else {("",)}
+    across = sorted(found)
     usual = tuple(axes.baseline[name] for name in rest)
     across.sort(key=lambda key: (sum(a != b for a, b in zip(key, usual, strict=False)), key))
     return [(str(name),) for name in order], across
@@ -85,7 +87,7 @@ def _heat(
     panel.tick_params(length=0)
     for spine in panel.spines.values():
         spine.set_visible(False)
-    for row in part.to_dict("records"):
+    for row in rows_of(part):
         y, x = down.index((row[first],)), across.index(tuple(row[name] for name in rest) or ("",))
         verdict, change = row[f"{measure.key}_verdict"], row[f"{measure.key}_difference"]
         if verdict == ONE_SEED:
@@ -111,7 +113,7 @@ def _choices(effects: DataFrame, axes: Axes) -> Figure:
         panel.axvline(0, color=BLUE, linewidth=1.4)
         for j, key in enumerate(settings):
             part = effects[(effects[axes.settings].apply(tuple, axis=1)) == key]
-            for row in part.to_dict("records"):
+            for row in rows_of(part):
                 y = names.index((row["axis"], row["choice"])) + 0.5 * ((j + 0.5) / len(settings) - 0.5)
                 _mark(panel, row, measure, y, MARKERS[j % len(MARKERS)])
         better = "right" if measure.more_is_better else "left"
@@ -121,9 +123,8 @@ def _choices(effects: DataFrame, axes: Axes) -> Figure:
         for border in range(1, len(names)):
             if names[border][0] != names[border - 1][0]:
                 panel.axhline(border - 0.5, color=GREY, linewidth=0.7)
-    usual = {axis: choice for axis, choice in axes.baseline.items()}
     panel_list[0].set_yticks(
-        range(len(names)), [f"{choice} (for {usual[axis]})" for axis, choice in names], fontsize=8.5
+        range(len(names)), [f"{choice} (for {axes.baseline[axis]})" for axis, choice in names], fontsize=8.5
     )
     _legend(figure, effects, axes, settings)
     return figure
@@ -132,10 +133,11 @@ def _choices(effects: DataFrame, axes: Axes) -> Figure:
 def _mark(panel: Panel, row: dict[str, Any], measure: Measure, y: float, marker: str) -> None:
     key = measure.key
     scale = 100 if measure.unit == "%" else 1
-    mean, low, high = (scale * row[f"{key}_{name}"] for name in ("difference", "low", "high"))
+    ends = (row[f"{key}_{name}"] for name in ("difference", "low", "high"))
+    mean, low, high = (None if end is None else scale * end for end in ends)
     verdict = row[f"{key}_verdict"]
     colour = COLOURS.get(verdict, GREY)
-    if low == low:
+    if low is not None:
         panel.plot([low, high], [y, y], color=colour, linewidth=1.5, alpha=0.6, solid_capstyle="butt")
     filled = colour if verdict in COLOURS else "white"
     panel.plot([mean], [y], marker, color=colour, markerfacecolor=filled, markersize=4.5)

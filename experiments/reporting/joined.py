@@ -86,8 +86,9 @@ def _refuse_other_pools(folder: Path, records: Sequence[StoredRecord]) -> None:
         other = asked.setdefault((metrics.get("block_size"), metrics.get("pool")), record)
         if other.metrics.get("num_blocks") != metrics.get("num_blocks"):
             raise UserError(
-                f"{folder} holds runs whose pool of {metrics.get('pool')} is not the same: {run_name(other, folder)} has "
-                f"{other.metrics.get('num_blocks')} blocks, {run_name(record, folder)} {metrics.get('num_blocks')}, and "
+                f"{folder} holds runs whose pool of {metrics.get('pool')} is not the same: "
+                f"{run_name(other, folder)} has {other.metrics.get('num_blocks')} blocks, "
+                f"{run_name(record, folder)} {metrics.get('num_blocks')}, and "
                 "hit rates of different pools do not compare. Make them anew with one version, or give num_blocks as a "
                 "count."
             )

@@ -1,4 +1,4 @@
-"""Any model's tokenizer from its `tokenizer.json`, with the chat template that lies beside it: `model.text`, for studies.
+"""Any model's tokenizer from its `tokenizer.json`, with the chat template beside it: `model.text`, for studies.
 
 Knows nothing of any one model.
 """
