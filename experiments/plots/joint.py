@@ -133,14 +133,15 @@ def _choices(effects: DataFrame, axes: Axes) -> Figure:
 def _mark(panel: Panel, row: dict[str, Any], measure: Measure, y: float, marker: str) -> None:
     key = measure.key
     scale = 100 if measure.unit == "%" else 1
-    ends = (row[f"{key}_{name}"] for name in ("difference", "low", "high"))
-    mean, low, high = (None if end is None else scale * end for end in ends)
+    mean, low, high = (row[f"{key}_{name}"] for name in ("difference", "low", "high"))
+    if mean is None:
+        return
     verdict = row[f"{key}_verdict"]
     colour = COLOURS.get(verdict, GREY)
     if low is not None:
-        panel.plot([low, high], [y, y], color=colour, linewidth=1.5, alpha=0.6, solid_capstyle="butt")
+        panel.plot([scale * low, scale * high], [y, y], color=colour, linewidth=1.5, alpha=0.6, solid_capstyle="butt")
     filled = colour if verdict in COLOURS else "white"
-    panel.plot([mean], [y], marker, color=colour, markerfacecolor=filled, markersize=4.5)
+    panel.plot([scale * mean], [y], marker, color=colour, markerfacecolor=filled, markersize=4.5)
 
 
 def _legend(figure: Figure, effects: DataFrame, axes: Axes, settings: Sequence[Any]) -> None:
