@@ -14,13 +14,12 @@ from __future__ import annotations
 
 import argparse
 import importlib
-import io
 import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
-from experiments.atomic import json_line, write_whole
+from experiments.atomic import json_line
 from experiments.cli import cli
 from experiments.errors import UserError
 from experiments.record import StoredRecord
@@ -87,7 +86,6 @@ def write_report(folder: Path, *more: Path, out: Path | None = None, question: s
     `out`: where to; the first folder where it is None. Raises UserError where there are none, or they do not compare;
     OSError where writing fails.
     """
-    from experiments.plots.style import render
     from experiments.plots.sweep import draw_sweep
 
     records, notes = join([folder, *more])
@@ -99,14 +97,10 @@ def write_report(folder: Path, *more: Path, out: Path | None = None, question: s
     frame, observed = table(records)
     report = Report(out or folder, frame, notes + observed)
     report.folder.mkdir(parents=True, exist_ok=True)
-    for name, figure in draw_sweep(one_row_per_point(frame)).items():
-        for suffix, data in render(figure).items():
-            _write(report, f"{name}.{suffix}", data)
-    buffer = io.BytesIO()
-    frame.to_parquet(buffer)
-    _write(report, "report.parquet", buffer.getvalue())
-    _write(report, "report.md", markdown(frame, report.notes, report.plots, records).encode())
-    _write(report, "report.html", page(frame, report.notes, records, question).encode())
+    report.add_figures(draw_sweep(one_row_per_point(frame)))
+    report.add_frame("report.parquet", frame)
+    report.add("report.md", markdown(frame, report.notes, report.plots, records).encode())
+    report.add("report.html", page(frame, report.notes, records, question).encode())
     return report
 
 
@@ -117,11 +111,6 @@ def _own_report(folder: Path, records: Sequence[StoredRecord]) -> Callable[..., 
         raise UserError(f"{folder} holds runs of different experiments. Report on a folder with one.")
     module, _, function = str(names.pop() or "").rpartition(".")
     return getattr(importlib.import_module(module), function) if module else None
-
-
-def _write(report: Report, name: str, data: bytes) -> None:
-    write_whole(report.folder / name, data)
-    report.files.append(report.folder / name)
 
 
 if __name__ == "__main__":

@@ -28,7 +28,9 @@ class ChatTemplate:
 
     def __init__(self, source: str, special: Mapping[str, str] | None = None) -> None:
         """`special`: variables a template expects, such as `bos_token` and `eos_token`."""
-        environment = ImmutableSandboxedEnvironment(trim_blocks=True, lstrip_blocks=True)
+        environment = ImmutableSandboxedEnvironment(
+            trim_blocks=True, lstrip_blocks=True, extensions=["jinja2.ext.loopcontrols"]
+        )
         environment.globals |= {"raise_exception": _refuse, "strftime_now": _now}
         environment.filters["tojson"] = _tojson
         self.source = source
@@ -41,9 +43,21 @@ class ChatTemplate:
     def render(self, messages: Sequence[Message], add_generation_prompt: bool = True) -> str:
         """The prompt's text. Raises ChatError for an unknown role, or where the template refuses the chat or fails."""
         check_messages(messages)
-        told = [{"role": role, "content": content} for role, content in messages]
+        return self.fill([{"role": role, "content": content} for role, content in messages], (), add_generation_prompt)
+
+    def fill(
+        self,
+        messages: Sequence[Mapping[str, Any]],
+        tools: Sequence[Mapping[str, Any]] = (),
+        add_generation_prompt: bool = True,
+    ) -> str:
+        """The same for messages as an API takes them, with tool calls and whatever else the template may ask for.
+
+        `tools`: their JSON schemas. Raises ChatError where the template refuses the chat or fails.
+        """
+        values = {"tools": list(tools) or None, "add_generation_prompt": add_generation_prompt, **self._special}
         try:
-            return self._template.render(messages=told, add_generation_prompt=add_generation_prompt, **self._special)
+            return self._template.render(messages=list(messages), **values)
         except SecurityError as error:
             raise ChatError(f"the chat template tried what a template may not do: {error}") from None
         except (TemplateError, TypeError, ValueError, KeyError, IndexError, AttributeError, ArithmeticError) as error:
@@ -69,5 +83,6 @@ def _now(form: str) -> str:
     return datetime.now().strftime(form)
 
 
-def _tojson(value: Any, indent: int | None = None) -> str:
+def _tojson(value: Any, indent: int | None = None, **_: Any) -> str:
+    """Plain JSON with keys in their order: jinja's own would sort and escape them."""
     return json.dumps(value, ensure_ascii=False, indent=indent)

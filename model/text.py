@@ -36,25 +36,21 @@ class Tokenizer:
     ) -> None:
         """`special_ids`: piece → id of those no text yields; `bos_ids`: what opens a prompt that is no chat."""
         self.bpe = bpe
-        self.bpe.encode_special_tokens = True  # text that looks like a special token stays text
         self.special_ids = dict(special_ids)
         self.eos_ids = tuple(eos_ids)
         self.bos_ids = tuple(bos_ids)
         self.chat_template = chat_template
         self.vocab_size: int = bpe.get_vocab_size()
-        self._template = ChatTemplate(chat_template, template_variables) if chat_template is not None else None
-        longest_first = sorted(self.special_ids, key=len, reverse=True)
-        self._split_special = re.compile("(" + "|".join(map(re.escape, longest_first)) + ")") if longest_first else None
+        self.template = ChatTemplate(chat_template, template_variables) if chat_template is not None else None
+        self.template_variables = dict(template_variables or {})
+        self._special = re.compile("|".join(map(re.escape, self.special_ids))) if self.special_ids else None
 
     def encode(self, text: str, allow_special: bool = False) -> list[int]:
         """Ids of `text`. With `allow_special`, a special token written out in it becomes its one id.
 
         Raises ValueError for text that is no Unicode (a lone surrogate, as undecodable bytes leave behind).
         """
-        if allow_special and self._split_special is not None:
-            parts = self._split_special.split(text)
-            known = self.special_ids
-            return [i for part in parts for i in ([known[part]] if part in known else self.encode(part))]
+        self.bpe.encode_special_tokens = not allow_special
         try:
             ids: list[int] = self.bpe.encode(text, add_special_tokens=False).ids
         except (UnicodeEncodeError, TypeError):
@@ -82,13 +78,13 @@ class Tokenizer:
         Raises ChatError for an unknown role, a template that is missing or fails, or content that writes out a special
         token (it could forge a message).
         """
-        if self._template is None:
+        if self.template is None:
             raise ChatError("this model has no chat template: give plain text prompts, or token ids")
         for i, (role, content) in enumerate(messages):
-            found = self._split_special.search(content) if self._split_special and isinstance(content, str) else None
+            found = self._special.search(content) if self._special and isinstance(content, str) else None
             if found:
                 raise ChatError(f"message {i} ({role}) writes out the special token {found[0]!r}: take it out")
-        return self.encode(self._template.render(messages, add_generation_prompt), allow_special=True)
+        return self.encode(self.template.render(messages, add_generation_prompt), allow_special=True)
 
     def save(self, folder: Path) -> None:
         """Write `tokenizer.json`, `tokenizer_config.json` and, if there is one, `chat_template.jinja`."""
@@ -102,14 +98,14 @@ class Tokenizer:
             (folder / TEMPLATE).write_text(self.chat_template, "utf-8")
 
 
-def load_tokenizer(folder: Path, eos_ids: Sequence[int] = ()) -> Tokenizer:
-    """The tokenizer of a model's folder; `eos_ids` of its config, if that names any, end a text.
+def load_tokenizer(folder: Path, eos_ids: Sequence[int] = (), name: str = TOKENIZER) -> Tokenizer:
+    """The tokenizer of a model's folder; `eos_ids` of its config, if that names any, end a text; `name` of its file.
 
-    Raises ModelFileError where `tokenizer.json` is missing or broken, ChatError for a broken template.
+    Raises ModelFileError where the file is missing or broken, ChatError for a broken template.
     """
     from tokenizers import Tokenizer as Bpe
 
-    path = folder / TOKENIZER
+    path = folder / name
     if not path.is_file():
         raise ModelFileError(f"{path} is missing: this model has no tokenizer, give prompts as token ids")
     try:

@@ -37,6 +37,21 @@ def test_every_sweep_is_a_grid_in_a_file_whose_first_comment_is_its_command(opti
     assert OmegaConf.load(path).hydra.sweeper.params
 
 
+@pytest.mark.parametrize("option", options("sweep"))
+def test_what_a_sweep_fixes_is_what_its_jobs_get(option: str) -> None:
+    """The primary yaml comes last and has the last word: what it sets itself, only a parameter of the sweep changes."""
+    path = CONF / "sweep" / f"{option}.yaml"
+    command = path.read_text("utf-8").splitlines()[1]
+    cfg = composed(f"sweep={option}", config_name=command.split("experiments.")[1].split()[0])
+    told = {key: value for key, value in OmegaConf.load(path).items() if key not in ("hydra", "defaults")}
+    for key, value in told.items():
+        if OmegaConf.is_dict(value):
+            raw = OmegaConf.to_container(cfg[key], resolve=False)
+            assert {name: raw[name] for name in value} == OmegaConf.to_container(value, resolve=False)
+        else:
+            assert cfg[key] == value
+
+
 def test_an_unknown_override_is_refused() -> None:
     with pytest.raises(ConfigCompositionException, match="nonsense"):
         composed("nonsense=1")

@@ -9,7 +9,7 @@ O(log n) amortised per candidate, O(1) per touched block; remembers no keys, onl
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Sequence
+from collections.abc import Hashable, Iterable, Sequence
 
 from cache.access import Access
 from cache.evictor.queues import CandidateQueue, QueueEvictor
@@ -30,22 +30,36 @@ class CountMin:
         self._rows = [bytearray(counters) for _ in range(ROWS)]
         self._halve = bytes(count // 2 for count in range(256))
 
-    def add(self, key: Hashable) -> None:
-        """Count the key once more: only its smallest counters grow."""
+    def add(self, keys: Iterable[Hashable]) -> None:
+        """Count each of these keys once more: only its smallest counters grow."""
         one, two, three, four = self._rows
-        width, mixed = self._width, hash(key) * SPREAD & MASK
-        a, b, c, d = mixed % width, (mixed >> 11) % width, (mixed >> 23) % width, (mixed >> 37) % width
-        p, q, r, s = one[a], two[b], three[c], four[d]
-        least = min(p, q, r, s)
-        if least < MOST:
+        width = self._width
+        for key in keys:
+            mixed = hash(key) * SPREAD & MASK
+            a = mixed % width
+            p = one[a]
+            b = (mixed >> 11) % width
+            q = two[b]
+            c = (mixed >> 23) % width
+            r = three[c]
+            d = (mixed >> 37) % width
+            s = four[d]
+            least = p if p < q else q
+            if r < least:
+                least = r
+            if s < least:
+                least = s
+            if least == MOST:
+                continue
+            more = least + 1
             if p == least:
-                one[a] += 1
+                one[a] = more
             if q == least:
-                two[b] += 1
+                two[b] = more
             if r == least:
-                three[c] += 1
+                three[c] = more
             if s == least:
-                four[d] += 1
+                four[d] = more
 
     def count(self, key: Hashable) -> int:
         """How often the key was counted, roughly."""
@@ -77,11 +91,9 @@ class WTinyLfu(QueueEvictor):
         self._filling = True
 
     def admit(self, key: Hashable, access: Access) -> CandidateQueue:
-        self.sketch.add(key)
         return self.window
 
     def touch(self, block: int, access: Access) -> None:
-        self.sketch.add(self.keys[block])
         if self.place[block] is self.window:
             self.enqueue(block, self.window)
             return
@@ -91,6 +103,7 @@ class WTinyLfu(QueueEvictor):
 
     def inserted(self, blocks: Sequence[int], depth: int, access: Access, keys: Sequence[Hashable]) -> None:
         super().inserted(blocks, depth, access, keys)
+        self.sketch.add(reversed(keys))
         self._sampled(len(blocks))
         while self._filling and len(self.window) > max(1, self.window_share * self.capacity):
             self.enqueue(next(iter(self.window.blocks)), self.probation)  # nothing to duel for while there is room
@@ -111,6 +124,7 @@ class WTinyLfu(QueueEvictor):
 
     def accessed(self, blocks: Sequence[int], depth: int, access: Access) -> None:
         super().accessed(blocks, depth, access)
+        self.sketch.add(map(self.keys.__getitem__, reversed(blocks)))
         self._sampled(len(blocks))
 
     def _sampled(self, count: int) -> None:

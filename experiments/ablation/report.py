@@ -8,13 +8,11 @@ Knows nothing of how points were made.
 
 from __future__ import annotations
 
-import io
 import sys
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from experiments.atomic import write_whole
 from experiments.errors import UserError
 from experiments.record import StoredRecord
 from experiments.show import show_table
@@ -67,15 +65,10 @@ def write_report(folder: Path, records: Sequence[StoredRecord], notes: Sequence[
 def write_tables(report: AblationReport, provenance: str) -> None:
     """Write plots and both tables of a report, whose frame is ready."""
     from experiments.plots.ablation import draw_ablation
-    from experiments.plots.style import render
 
-    for name, figure in draw_ablation(report.frame).items():
-        for suffix, data in render(figure).items():
-            _write(report, f"{name}.{suffix}", data)
-    buffer = io.BytesIO()
-    report.frame.to_parquet(buffer)
-    _write(report, "report.parquet", buffer.getvalue())
-    _write(report, "report.md", markdown(report, provenance).encode())
+    report.add_figures(draw_ablation(report.frame))
+    report.add_frame("report.parquet", report.frame)
+    report.add("report.md", markdown(report, provenance).encode())
 
 
 def table(folder: Path, records: Sequence[StoredRecord]) -> DataFrame:
@@ -213,11 +206,6 @@ def _provenance(record: StoredRecord) -> str:
     git, packages = made.get("git"), made.get("packages") or {}
     commit = f"{git['commit'][:10]}{' with changes' if git['dirty'] else ''}" if git else "unknown"
     return f"Commit {commit}; torch {packages.get('torch')}, Triton {packages.get('triton')}."
-
-
-def _write(report: AblationReport, name: str, data: bytes) -> None:
-    write_whole(report.folder / name, data)
-    report.files.append(report.folder / name)
 
 
 def is_timed(frame: DataFrame) -> bool:

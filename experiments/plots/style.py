@@ -11,15 +11,17 @@ import io
 from collections.abc import Iterable, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
+T = TypeVar("T")
 BLUE, ORANGE, GREEN, PINK = "#0072B2", "#E69F00", "#009E73", "#CC79A7"
 RED, SKY, BROWN, VIOLET = "#D55E00", "#56B4E9", "#8C510A", "#5E3C99"
 GREY, BLACK = "#6E6E6E", "#000000"
+MOST_PANELS = 3
 RC: Any = {
     "font.size": 9.5,
     "axes.titlesize": 10,
@@ -141,3 +143,11 @@ def thousands(count: float) -> str:
         if count >= size:
             return f"{count / size:.3g} {unit}"
     return f"{count:.0f}"
+
+
+def some(values: Sequence[T]) -> list[T]:
+    """At most three of them, as panels of one figure: the ends and the middle."""
+    if len(values) <= MOST_PANELS:
+        return list(values)
+    last = len(values) - 1
+    return [values[round(last * index / (MOST_PANELS - 1))] for index in range(MOST_PANELS)]

@@ -8,14 +8,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from experiments.plots.style import BLACK, label_ends, looks, panels, paper, thousands
+from experiments.plots.style import BLACK, label_ends, looks, panels, paper, some, thousands
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
     from pandas import DataFrame
 
-MOST_PANELS = 3
 RATE = "token_hit_rate"
 CEILING = "ceiling_token_hit_rate"
 WORTH_CLOSING = 0.01
@@ -45,7 +44,7 @@ def draw_sweep(frame: DataFrame) -> dict[str, Figure]:
 
 
 def _by_pool(frame: DataFrame) -> Figure:
-    sizes = _some(sorted(frame.block_size.unique()))
+    sizes = some(sorted(frame.block_size.unique()))
     figure, axes = panels(len(sizes), sharey=True, height=_height(frame))
     texts = {row.pool_group: _pool_text(row) for row in frame.sort_values("block_size", ascending=False).itertuples()}
     for panel, size in zip(axes, sizes, strict=True):
@@ -59,7 +58,7 @@ def _by_pool(frame: DataFrame) -> Figure:
 
 
 def _by_block_size(frame: DataFrame) -> Figure:
-    groups = _some(list(frame.sort_values("pool_tokens").pool_group.unique()))
+    groups = some(list(frame.sort_values("pool_tokens").pool_group.unique()))
     figure, axes = panels(len(groups), sharey=True, height=_height(frame))
     for panel, group in zip(axes, groups, strict=True):
         part = frame[frame.pool_group == group]
@@ -91,7 +90,7 @@ def _gap_closed(part: DataFrame) -> Figure:
     """Dots are block sizes; the bar runs from the worst to the best of them, the number is the median of them."""
     from matplotlib.ticker import MultipleLocator, PercentFormatter
 
-    groups = _some(list(part.sort_values("pool_tokens").pool_group.unique()))
+    groups = some(list(part.sort_values("pool_tokens").pool_group.unique()))
     medians = {str(policy): gap for policy, gap in part.groupby("policy").gap_closed.median().items()}
     policies = sorted(medians, key=medians.__getitem__)
     styles = looks(policies)
@@ -162,11 +161,3 @@ def _ticks(axes: Axes, ticks: Sequence[tuple[float, str]]) -> None:
 def _pool_text(row: Any) -> str:
     text = thousands(row.pool_tokens)
     return f"{text}\n({row.pool_group})" if row.pool_group.endswith("%") else text
-
-
-def _some(values: Sequence[Any]) -> list[Any]:
-    """At most three of them: the ends and the middle."""
-    if len(values) <= MOST_PANELS:
-        return list(values)
-    last = len(values) - 1
-    return [values[round(last * index / (MOST_PANELS - 1))] for index in range(MOST_PANELS)]

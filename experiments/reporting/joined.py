@@ -72,8 +72,8 @@ def refuse_mixtures(folder: Path, records: Sequence[StoredRecord]) -> None:
         first, second = list(seen.values())[:2]
         raise UserError(
             f"{folder} holds runs over {len(seen)} different workloads, and hit rates over different requests do not "
-            f"compare: {_name(first, folder)} is over {workload_of(first)}, "
-            f"{_name(second, folder)} over {workload_of(second)}. Report on a folder with one workload."
+            f"compare: {run_name(first, folder)} is over {workload_of(first)}, "
+            f"{run_name(second, folder)} over {workload_of(second)}. Report on a folder with one workload."
         )
     _refuse_other_pools(folder, records)
 
@@ -86,8 +86,9 @@ def _refuse_other_pools(folder: Path, records: Sequence[StoredRecord]) -> None:
         other = asked.setdefault((metrics.get("block_size"), metrics.get("pool")), record)
         if other.metrics.get("num_blocks") != metrics.get("num_blocks"):
             raise UserError(
-                f"{folder} holds runs whose pool of {metrics.get('pool')} is not the same: {_name(other, folder)} has "
-                f"{other.metrics.get('num_blocks')} blocks, {_name(record, folder)} {metrics.get('num_blocks')}, and "
+                f"{folder} holds runs whose pool of {metrics.get('pool')} is not the same: "
+                f"{run_name(other, folder)} has {other.metrics.get('num_blocks')} blocks, "
+                f"{run_name(record, folder)} {metrics.get('num_blocks')}, and "
                 "hit rates of different pools do not compare. Make them anew with one version, or give num_blocks as a "
                 "count."
             )
@@ -101,5 +102,6 @@ def _refuse_other_pools(folder: Path, records: Sequence[StoredRecord]) -> None:
         )
 
 
-def _name(record: StoredRecord, folder: Path) -> Path:
+def run_name(record: StoredRecord, folder: Path) -> Path:
+    """A run as people find it: its folder, from where they asked for the report if it lies there."""
     return record.folder.relative_to(folder) if record.folder.is_relative_to(folder) else record.folder

@@ -37,7 +37,6 @@ def markdown(frame: DataFrame, notes: Sequence[str], plots: Sequence[Path], reco
     first = records[0]
     commits = sorted({commit_of(record) for record in records})
     columns, rows = short_table(frame)
-    bold = [[f"**{row[0]}**", *[""] * (len(columns) - 1)] if len(row) == 1 else row for row in rows]
     wanted = [column for column in WANTED if column in frame]
     every = [[readable_cell(key, getattr(run, key)) for key in wanted] for run in frame.itertuples()]
     lines = [
@@ -52,21 +51,23 @@ def markdown(frame: DataFrame, notes: Sequence[str], plots: Sequence[Path], reco
         "",
         "In brackets: share of the gap between LRU and Belady closed.",
         "",
-        _markdown(columns, bold),
+        as_markdown(columns, rows),
         "",
         "## Every run",
         "",
-        _markdown(wanted, every),
+        as_markdown(wanted, every),
         "",
     ]
     return "\n".join(lines)
 
 
-def _markdown(columns: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+def as_markdown(columns: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+    """A table of ready-made text; a row of a single cell is a heading."""
     from pandas import DataFrame
 
     sides = ["left", *["right"] * (len(columns) - 1)]
-    return DataFrame(rows, columns=list(columns)).to_markdown(index=False, disable_numparse=True, colalign=sides)
+    filled = [[f"**{row[0]}**", *[""] * (len(columns) - 1)] if len(row) == 1 else row for row in rows]
+    return DataFrame(filled, columns=list(columns)).to_markdown(index=False, disable_numparse=True, colalign=sides)
 
 
 def readable_cell(key: str, value: Any) -> str:

@@ -1,6 +1,6 @@
-"""Requests of another workload, read once and kept, for experiments that walk them many times.
+"""Some requests of another workload, already in hand, as a workload: a sample of them, or all for one more walk.
 
-Knows nothing of where they came from.
+Where a whole workload is to be read once for many jobs, `kept.py` does it. Knows nothing of how they were chosen.
 """
 
 from __future__ import annotations

@@ -56,23 +56,10 @@ class Kept(Workload):
 
 def kept_workload(cfg: DictConfig) -> Workload:
     """The workload that a yaml names; the same object as last time where nothing about it has changed."""
-    workload: Workload = instantiate(cfg)
-    return _latest(OmegaConf.to_yaml(cfg, resolve=True), workload.fingerprint(), _Unnamed(workload))
-
-
-class _Unnamed:
-    """Carries a workload past the names that tell two of them apart."""
-
-    def __init__(self, workload: Workload) -> None:
-        self.workload = workload
-
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, _Unnamed)
-
-    def __hash__(self) -> int:
-        return 0
+    return _latest(OmegaConf.to_yaml(cfg, resolve=True), instantiate(cfg).fingerprint())
 
 
 @lru_cache(maxsize=1)
-def _latest(told: str, fingerprint: str, unnamed: _Unnamed) -> Workload:
-    return Kept(unnamed.workload)
+def _latest(yaml: str, fingerprint: str) -> Workload:
+    """`fingerprint` only tells contents apart that the yaml does not, such as a file that was written anew."""
+    return Kept(instantiate(OmegaConf.create(yaml)))

@@ -11,6 +11,7 @@ from experiments.tokenizer.json_file import JsonTokenizer
 from experiments.tokenizer.opened import open_tokenizer
 from experiments.tokenizer.pieces import byte_alphabet, byte_level, sentence_piece
 from experiments.tokenizer.smollm2 import SmolLM2
+from model.chat import ChatTemplate
 
 TEXT = st.text(st.characters(exclude_categories=["Cs", "Cc"], max_codepoint=0xFFFF))
 """Bytes above 0xF0 are not in SmolLM2's vocabulary: such characters become its unknown token."""
@@ -28,9 +29,7 @@ def smollm2() -> SmolLM2:
 def same_from_json(smollm2, tmp_path_factory) -> JsonTokenizer:
     """SmolLM2 again, by way of a tokenizer.json."""
     folder = tmp_path_factory.mktemp("tokenizer")
-    inner = smollm2._inner._bpe
-    inner.add_special_tokens(list(smollm2.special.values()))
-    inner.save(str(folder / "tokenizer.json"))
+    smollm2._inner.save(folder)
     return open_tokenizer(str(folder))
 
 
@@ -74,3 +73,28 @@ def test_tools_and_tool_calls_are_written_with_their_keys_in_order(smollm2):
     assert '<tools>\n[{"b":1,"a":2}]\n</tools>' in text
     assert '<tool_call>\n{"name":"f","a":1}\n</tool_call>' in text
     assert text.endswith("<|im_start|>assistant\n")
+
+
+def test_a_template_beside_a_tokenizer_json_gets_tools_and_tool_calls_as_they_are(same_from_json):
+    """SmolLM2's own template knows no tools, so another one is put beside the same vocabulary."""
+    inner = same_from_json._inner
+    template = (
+        "{{ bos }}{{ tools | tojson }}{% for m in messages %}{{ m.role }}:{{ m.tool_calls | tojson }}{% endfor %}"
+    )
+    own, inner.template = inner.template, ChatTemplate(template, {"bos": "<|im_start|>"})
+    try:
+        ids = same_from_json.chat([{"role": "assistant", "tool_calls": [{"b": "é", "a": 1}]}], tools=[{"z": 1, "y": 2}])
+        with pytest.raises(ValueError, match="cannot render"):
+            same_from_json.chat([{"role": "user"}])
+    finally:
+        inner.template = own
+    text = b"".join(map(same_from_json.piece, ids)).decode()
+    assert text == '<|im_start|>[{"z": 1, "y": 2}]assistant:[{"b": "é", "a": 1}]'
+    assert ids[0] == inner.special_ids["<|im_start|>"]
+
+
+def test_a_broken_template_beside_a_tokenizer_json_is_named(smollm2, tmp_path):
+    smollm2._inner.save(tmp_path)
+    (tmp_path / "chat_template.jinja").write_text("{% if %}")
+    with pytest.raises(UserError, match=r"tokenizer.json: the chat template is no jinja2, line 1"):
+        open_tokenizer(str(tmp_path))
