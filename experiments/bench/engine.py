@@ -4,8 +4,8 @@
             └──────── host: ours, one thread ───┘               └─ host
 
 Host time is processor time of the thread that runs the loop, everything outside model and sampler: another process on
-the machine makes it no longer. What prefix caching costs where nothing hits is the host time it adds; the model computes
-the same. Wall times of both are given beside it.
+the machine makes it no longer. What prefix caching costs where nothing hits is the host time it adds, since the model
+computes the same. Wall times of both are given beside it.
 
 Knows nothing of goals or of other engines.
 """
