@@ -1,11 +1,12 @@
 """How fast the engine is, beside transformers in the same process, and whether it keeps its promises.
 
     python -m experiments.bench_engine
-    python -m experiments.bench_engine rounds=9 allocator=hash_chain
+    python -m experiments.bench_engine threads=1 timer=processor
 
 The same weights, prompts and threads; contestants take turns and the best of several rounds counts, so that what else
 the machine does hits both. Ratios of one run compare; absolute times belong to the machine of the record. On a machine
-that is not idle, products on several threads wait for each other: the record has the load. Without transformers (an
+that is not idle, products on several threads wait for each other; `threads=1 timer=processor` counts the work alone and
+gives steady ratios there. The record has the load. Without transformers (an
 optional package) its column is empty and the goals against it are not judged.
 
 Knows nothing of how the engine works.
@@ -19,7 +20,8 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
 from importlib.metadata import PackageNotFoundError, version
-from operator import ge, lt
+from operator import ge, le, lt
+from time import perf_counter, process_time
 from typing import Any
 
 import hydra
@@ -31,15 +33,16 @@ from experiments.bench.engine import Cost, Served, best_of, cost_of, cost_withou
 from experiments.cli import cli
 from experiments.errors import UserError
 from experiments.job import Result, run_job
-from experiments.model_speed import Contestant, Transformers, race
+from experiments.model_speed import Contestant, Timer, Transformers, race
 from experiments.replay import checked_block_size
 from experiments.serving import build_engine, load_model
 from experiments.show import show_table
 from model.pretrained import Pretrained
+from scheduler.clock import WallClock
 
 Row = dict[str, Any]
-Meets = Callable[[float, float], bool]
-BOUNDS = {"<=": lambda value, bound: value <= bound, "<": lt, ">=": ge}
+TIMERS: dict[str, Timer] = {"wall": perf_counter, "processor": process_time}
+BOUNDS = {"<=": le, "<": lt, ">=": ge}
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,13 +81,14 @@ def bench_job(cfg: DictConfig, log: Callable[[Row], None]) -> Result:
     """One job of `conf/bench_engine.yaml`."""
     checked_block_size(cfg.block_size)
     before = os.getloadavg()[0]
+    timer = checked_timer(cfg)
     with threads(cfg.threads):
         model = load_model(cfg)
         vocabulary = model.config.vocab_size
         prompt = np.random.default_rng(cfg.seed).integers(0, vocabulary, cfg.prompt_tokens).tolist()
-        sharing, plain = (build_engine(cfg, model, caching) for caching in (True, False))
+        sharing, plain = (build_engine(cfg, model, caching, clock=WallClock(timer)) for caching in (True, False))
         contestants: list[Contestant] = [Served(sharing)]
-        rival, why = transformers_of(model)
+        rival, why = transformers_of(model, timer)
         if rival is not None:
             contestants.append(rival)
         sizes = (1, cfg.batch_size)
@@ -105,6 +109,7 @@ def bench_job(cfg: DictConfig, log: Callable[[Row], None]) -> Result:
     goals = judged(rows, cfg, best_of(costs), *without_hits)
     metrics = {
         "threads": cfg.threads,
+        "timer": cfg.timer,
         "dtype": str(model.decoder.dtype).removeprefix("torch."),
         "invariant": cfg.invariant,
         "block_size": cfg.block_size,
@@ -138,12 +143,21 @@ def threads(count: int) -> Iterator[None]:
         torch.set_num_threads(before)
 
 
-def transformers_of(model: Pretrained) -> tuple[Contestant | None, str]:
+def checked_timer(cfg: DictConfig) -> Timer:
+    """What times. Raises UserError for an unknown one, or for processor time of threads that wait for each other."""
+    if cfg.timer not in TIMERS:
+        raise UserError(f"timer={cfg.timer} is none of {', '.join(TIMERS)}.")
+    if cfg.timer == "processor" and cfg.threads != 1:
+        raise UserError("timer=processor adds up the time of all threads, their waiting too: it needs threads=1.")
+    return TIMERS[cfg.timer]
+
+
+def transformers_of(model: Pretrained, timer: Timer) -> tuple[Contestant | None, str]:
     """transformers with the same weights, or None and why not."""
     if model.folder is None:
         return None, "a model that lies in no folder cannot be given to transformers"
     try:
-        return Transformers(model.folder), ""
+        return Transformers(model.folder, timer), ""
     except ImportError as error:
         return None, f"transformers is not installed ({error}): pip install 'transformers>=5.24,<5.25'"
 
@@ -157,7 +171,7 @@ def judged(rows: Sequence[Row], cfg: DictConfig, decoding: Cost, sharing: Cost, 
     if sharing.hit_tokens:
         raise UserError("the prompts that should share nothing share something: take another seed or more tokens")
     host = decoding.host / decoding.steps
-    added = (sharing.host - plain.host) / plain.wall
+    added = (sharing.host - plain.host) / plain.seconds
     return [
         Goal(
             "cold ttft to transformers", _ratio(cold, theirs.get("cold_ttft_s")), "<=", 1.0,
@@ -174,8 +188,8 @@ def judged(rows: Sequence[Row], cfg: DictConfig, decoding: Cost, sharing: Cost, 
         ),
         Goal(
             "cost of caching without hits", added, "<", 0.01,
-            f"{sharing.output_tokens / sharing.wall:.1f} tokens/s",
-            f"{plain.output_tokens / plain.wall:.1f} tokens/s without caching", "%",
+            f"{sharing.output_tokens / sharing.seconds:.1f} tokens/s",
+            f"{plain.output_tokens / plain.seconds:.1f} tokens/s without caching", "%",
         ),
         Goal(
             f"scheduler and cache per step at batch {cfg.batch_size}", host / ours[many], "<", 0.03,
@@ -188,8 +202,9 @@ def show(goals: Sequence[Goal], metrics: Row, why: str) -> None:
     """The table, and under which conditions it came about."""
     load = max(metrics["load_before"], metrics["load_after"])
     title = (
-        f"model={metrics['model']} {metrics['dtype']}, {metrics['threads']} threads, prompt of "
-        f"{metrics['prompt_tokens']:,} tokens, {metrics['cached_tokens']:,} cached; load {load:.1f} on {os.cpu_count()} cores"
+        f"model={metrics['model']} {metrics['dtype']}, {metrics['timer']} time on {metrics['threads']} thread(s), "
+        f"prompt of {metrics['prompt_tokens']:,} tokens, {metrics['cached_tokens']:,} of them cached; "
+        f"load {load:.1f} on {os.cpu_count()} cores"
     )
     beside = f"transformers {metrics['transformers'] or ''}".strip() if not why else f"beside ({why})"
     show_table(

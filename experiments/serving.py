@@ -15,6 +15,7 @@ from experiments.simulate import online_manager
 from model.pretrained import Pretrained
 from model.runner import ModelRunner
 from scheduler.checks import Limits
+from scheduler.clock import Clock
 from scheduler.engine import Engine
 from scheduler.loop import Watch
 from scheduler.scheduler import Scheduler
@@ -37,8 +38,13 @@ def load_model(cfg: DictConfig) -> Pretrained:
     return model
 
 
-def build_engine(cfg: DictConfig, model: Pretrained, prefix_caching: bool, watch: Watch | None = None) -> Engine:
-    """An engine with a cold cache. Raises UserError for what cannot be built, MemoryError for too large a pool."""
+def build_engine(
+    cfg: DictConfig, model: Pretrained, prefix_caching: bool, watch: Watch | None = None, clock: Clock | None = None
+) -> Engine:
+    """An engine with a cold cache, on the wall's clock unless told otherwise.
+
+    Raises UserError for what cannot be built, MemoryError for too large a pool.
+    """
     cfg = cfg.copy()
     if not isinstance(cfg.num_blocks, int) or cfg.num_blocks < 1:
         raise UserError(
@@ -69,4 +75,4 @@ def build_engine(cfg: DictConfig, model: Pretrained, prefix_caching: bool, watch
         raise UserError(str(error)) from None
     manager.set_weights_version(decoder.weights_version)
     executor = TorchExecutor(runner, store, cfg.block_size)
-    return Engine(scheduler, executor, tokenizer=tokenizer, seed=cfg.seed, watch=watch)
+    return Engine(scheduler, executor, clock, tokenizer, seed=cfg.seed, watch=watch)

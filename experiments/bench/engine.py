@@ -5,7 +5,7 @@
 
 Host time is processor time of the thread that runs the loop, everything outside model and sampler: another process on
 the machine makes it no longer. What prefix caching costs where nothing hits is the host time it adds, since the model
-computes the same. Wall times of both are given beside it.
+computes the same. The times of both are given beside it.
 
 Knows nothing of goals or of other engines.
 """
@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from time import perf_counter, thread_time
+from time import thread_time
 from typing import Any
 
 import numpy as np
@@ -78,21 +78,20 @@ class Served:
 
 
 class Stopwatch:
-    """Wall time and processor time of this thread spent in what it wraps."""
+    """Processor time that this thread spent in what it wraps."""
 
     def __init__(self) -> None:
-        self.wall = self.processor = 0.0
+        self.seconds = 0.0
 
     def around(self, function: Callable[..., Any]) -> Callable[..., Any]:
         """The same function, timed."""
 
         def timed(*arguments: Any) -> Any:
-            wall, processor = perf_counter(), thread_time()
+            start = thread_time()
             try:
                 return function(*arguments)
             finally:
-                self.wall += perf_counter() - wall
-                self.processor += thread_time() - processor
+                self.seconds += thread_time() - start
 
         return timed
 
@@ -101,8 +100,8 @@ class Stopwatch:
 class Cost:
     """One run of some requests."""
 
-    wall: float
-    """Seconds, first step to last."""
+    seconds: float
+    """First step to last, on the engine's clock."""
     host: float
     """Processor seconds outside model and sampler."""
     steps: int
@@ -125,15 +124,15 @@ def cost_of(engine: Engine, prompts: Prompts, output_tokens: int) -> Cost:
     runner, sampler = executor.runner, executor.sample
     executor.runner, executor.sample = _Timed(runner, stopwatch), stopwatch.around(sample)
     before = engine.scheduler.num_steps
-    wall, processor = perf_counter(), thread_time()
+    start, processor = engine.clock.now(), thread_time()
     try:
         results = engine.generate(prompts, answer_of(output_tokens))
     finally:
-        wall, processor = perf_counter() - wall, thread_time() - processor
+        seconds, processor = engine.clock.now() - start, thread_time() - processor
         executor.runner, executor.sample = runner, sampler
     return Cost(
-        wall,
-        processor - stopwatch.processor,
+        seconds,
+        processor - stopwatch.seconds,
         engine.scheduler.num_steps - before,
         sum(result.output_tokens for result in results),
         sum(result.hit_tokens for result in results),
@@ -168,10 +167,10 @@ def cost_without_hits(
 
 
 def best_of(costs: Sequence[Cost]) -> Cost:
-    """The least wall and host time of runs that did the same."""
+    """The least time and host time of runs that did the same."""
     first = costs[0]
     return Cost(
-        min(cost.wall for cost in costs),
+        min(cost.seconds for cost in costs),
         min(cost.host for cost in costs),
         first.steps,
         first.output_tokens,
