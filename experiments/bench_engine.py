@@ -110,6 +110,7 @@ def bench_job(cfg: DictConfig, log: Callable[[Row], None]) -> Result:
     metrics = {
         "threads": cfg.threads,
         "timer": cfg.timer,
+        "weights": model.name,
         "dtype": str(model.decoder.dtype).removeprefix("torch."),
         "invariant": cfg.invariant,
         "block_size": cfg.block_size,
@@ -202,7 +203,7 @@ def show(goals: Sequence[Goal], metrics: Row, why: str) -> None:
     """The table, and under which conditions it came about."""
     load = max(metrics["load_before"], metrics["load_after"])
     title = (
-        f"model={metrics['model']} {metrics['dtype']}, {metrics['timer']} time on {metrics['threads']} thread(s), "
+        f"{metrics['weights']} {metrics['dtype']}, {metrics['timer']} time on {metrics['threads']} thread(s), "
         f"prompt of {metrics['prompt_tokens']:,} tokens, {metrics['cached_tokens']:,} of them cached; "
         f"load {load:.1f} on {os.cpu_count()} cores"
     )

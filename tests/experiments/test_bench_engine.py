@@ -1,4 +1,4 @@
-"""The engine's bench: what it measures on a tiny model is there and adds up, and its verdicts are what the figures say."""
+"""The engine's bench: what it measures on a tiny model is there and adds up; its verdicts are what the figures say."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ import pytest
 import torch
 from support.conf import composed
 from support.engines import fake_engine
+from support.tiny_models import FAMILIES
 
 from experiments.bench.engine import Served, cost_of, cost_without_hits
 from experiments.bench_engine import Goal, bench_job, show
@@ -37,7 +38,7 @@ def test_a_model_that_transformers_cannot_read_is_measured_alone_and_judged_wher
     assert result.metrics["goals_met"] + result.metrics["goals_missed"] == 4
     assert {row["contestant"] for row in result.tables["contestants"]} == {"pagelab"}
     goals_ = [Goal("a", None, "<=", 1.0, "1 s", ""), Goal("b", 0.02, "<", 0.01, "", "", "%")]
-    show(goals_, {**result.metrics, "model": "tiny"}, "transformers is not installed")
+    show(goals_, dict(result.metrics), "transformers is not installed")
     told = capsys.readouterr().err
     assert "transformers is not installed" in told
     assert "not judged" in told
@@ -45,10 +46,9 @@ def test_a_model_that_transformers_cannot_read_is_measured_alone_and_judged_wher
 
 
 def test_a_folder_is_raced_against_transformers(tmp_path: Path) -> None:
-    pytest.importorskip("transformers")
-    from support.tiny_models import FAMILIES, save
-
-    save(tmp_path, FAMILIES["llama"])
+    transformers = pytest.importorskip("transformers")
+    told = {key: value for key, value in FAMILIES["llama"].items() if key not in ("architectures", "model_type")}
+    transformers.LlamaForCausalLM(transformers.LlamaConfig(**told)).save_pretrained(tmp_path)
     result = run("model=folder", f"model.weights.folder={tmp_path}")
     assert [row["contestant"] for row in result.tables["contestants"]] == ["pagelab", "transformers"]
     assert result.metrics["transformers_cold_ttft_s"] > 0

@@ -1,4 +1,4 @@
-"""Served and simulated, `allocator=radix` takes the decisions of `allocator=hash_chain`; the ledger explains both alike."""
+"""Served and simulated, `allocator=radix` decides as `allocator=hash_chain` does; the ledger explains both alike."""
 
 from __future__ import annotations
 
