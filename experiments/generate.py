@@ -193,6 +193,7 @@ def _serve(
     metrics, results = generate(engine, prompts, params)
     sampler.row(engine.clock.now())
     engine.scheduler.check_integrity()
+    engine.loop.executor.store.check_guard()
     metrics["peak_blocks_in_use"] = sampler.peak
     served = [row for row in rows if row["error"] is None]
     return metrics | partial_reuse(engine.scheduler, served), results, sorted(rows, key=lambda row: row["request"])
