@@ -31,7 +31,7 @@ from experiments.latency import Row, request_row
 from experiments.prompts import read_chats, read_prompts
 from experiments.replay import checked_block_size
 from experiments.sampler import Sampler
-from experiments.serving import build_engine, load_model
+from experiments.serving import build_engine, check_books, load_model
 from experiments.show import show_table
 from experiments.simulate import partial_reuse, workload_of
 from experiments.workload.base import Workload
@@ -192,8 +192,7 @@ def _serve(
     engine.on_finish = finished
     metrics, results = generate(engine, prompts, params)
     sampler.row(engine.clock.now())
-    engine.scheduler.check_integrity()
-    engine.loop.executor.store.check_guard()
+    check_books(engine)
     metrics["peak_blocks_in_use"] = sampler.peak
     served = [row for row in rows if row["error"] is None]
     return metrics | partial_reuse(engine.scheduler, served), results, sorted(rows, key=lambda row: row["request"])

@@ -82,6 +82,14 @@ def build_engine(
     return Engine(scheduler, executor, clock, tokenizer, seed=cfg.seed, watch=watch)
 
 
+def check_books(engine: Engine) -> None:
+    """Raise AssertionError where queues, blocks and owners disagree, or something was written behind the pool."""
+    engine.scheduler.check_integrity()
+    executor = engine.loop.executor
+    if isinstance(executor, TorchExecutor) and isinstance(executor.store, KVStore):
+        executor.store.check_guard()
+
+
 def _check_pool_fits(cfg: DictConfig, model: Pretrained, num_host_blocks: int) -> None:
     """Systems promise more memory than there is, and kill who then uses it; better to say so first."""
     shape, decoder = model.config, model.decoder
