@@ -90,6 +90,10 @@ class CacheManager:
         """Sequences that own this block now; 0 for a free one and for one that is merely cached."""
         return self.allocator.ref_count(block)
 
+    def num_tail_owners(self, seq: Sequence) -> int:
+        """Sequences that own the partly filled last block of this one; 0 where its last block is full. Fast."""
+        return self.allocator.num_owners(seq.block_table[-1]) if seq.num_tokens % self.block_size else 0
+
     def slot_mapping(self, seq: Sequence, start: int, stop: int) -> list[int]:
         """Slots (block id x block size + offset) of tokens `start` to `stop`.
 

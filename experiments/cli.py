@@ -76,7 +76,8 @@ def explain(error: BaseException) -> str | None:
             lines = [str(error), *(str(error.__cause__).splitlines()[:1] if error.__cause__ else [])]
             return "\n".join(line for line in lines if line.strip())
         case MemoryError():
-            return "There is not enough memory. Take a smaller workload (workload.limit=...) or fewer parallel jobs."
+            advice = "Take a smaller workload (workload.limit=...) or fewer parallel jobs."
+            return str(error) or f"There is not enough memory. {advice}"
         case OSError() if error.errno is not None:
             place = f"{error.filename}: " if error.filename else ""
             return f"{place}{error.strerror}. {ADVICE.get(error.errno, '')}".strip()

@@ -23,6 +23,7 @@ import numpy as np
 from hydra.utils import instantiate
 from omegaconf import DictConfig
 
+from cache.observer import NOBODY, Observer
 from experiments.cli import cli
 from experiments.errors import UserError
 from experiments.job import Result, run_job
@@ -33,9 +34,9 @@ from experiments.live.watcher import Watcher
 from experiments.prompts import read_chats, read_prompts
 from experiments.replay import checked_block_size
 from experiments.sampler import Sampler
-from experiments.serving import build_engine, load_model
+from experiments.serving import build_engine, check_books, load_model
 from experiments.show import show_table
-from experiments.simulate import workload_of
+from experiments.simulate import partial_reuse, workload_of
 from experiments.workload.base import Workload
 from model.pretrained import Pretrained
 from model.sampling import SamplingParams
@@ -95,6 +96,7 @@ def warm_up(engine: Engine) -> None:
 
 def generate_job(cfg: DictConfig, log: Callable[[Row], None]) -> Result:
     """One job of `conf/generate.yaml`: load what the yaml names, answer, and say under which conditions."""
+    from experiments.ledger_result import with_reasons
     from experiments.plots.serving import draw_serving
 
     modes = caching_modes(cfg.prefix_caching)
@@ -116,18 +118,22 @@ def generate_job(cfg: DictConfig, log: Callable[[Row], None]) -> Result:
     metrics: Row = {}
     tables: dict[str, list[Row]] = {}
     rows: list[Row] = []
+    observer = NOBODY
     for caching in modes:
         last = caching == modes[-1]
         title = f"generate with {model.name}, prefix caching {MODES[caching]}"
+        observer = instantiate(cfg.ledger)
+        told = log if last else _ignore
         with watching(cfg, title, lambda: len(prompts), _decoder(model)) as watcher:
-            found, results, rows = _serve(cfg, model, prompts, params, caching, log if last else _ignore, watcher)
+            found, results, rows = _serve(cfg, model, prompts, params, caching, observer, told, watcher)
         tables[f"outputs_{MODES[caching]}" if len(modes) > 1 else "outputs"] = _answers(results)
         if last:
             metrics = _compared(metrics, found) if metrics else found
             _show(prompts, results, model)
         else:
             metrics = found
-    return Result(conditions | metrics, {"requests": rows, **tables}, partial(draw_serving, rows))
+    result = Result(conditions | metrics, {"requests": rows, **tables}, partial(draw_serving, rows))
+    return with_reasons(result, observer)
 
 
 def caching_modes(asked: object) -> list[bool]:
@@ -175,11 +181,13 @@ def _serve(
     prompts: Sequence[Prompt],
     params: SamplingParams,
     caching: bool,
+    observer: Observer,
     log: Callable[[Row], None],
     watcher: Watcher | None,
 ) -> tuple[Row, list[RequestResult], list[Row]]:
     engine = build_engine(cfg, model, caching)
     warm_up(engine)
+    engine.observe(observer)
     sampler = Sampler(engine.scheduler, log, 0.0)
     rows: list[Row] = []
 
@@ -191,9 +199,10 @@ def _serve(
     engine.on_finish = finished
     metrics, results = generate(engine, prompts, params)
     sampler.row(engine.clock.now())
-    engine.scheduler.check_integrity()
+    check_books(engine)
     metrics["peak_blocks_in_use"] = sampler.peak
-    return metrics, results, sorted(rows, key=lambda row: row["request"])
+    served = [row for row in rows if row["error"] is None]
+    return metrics | partial_reuse(engine.scheduler, served), results, sorted(rows, key=lambda row: row["request"])
 
 
 def _compared(without: Row, found: Row) -> Row:

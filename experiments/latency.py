@@ -13,23 +13,28 @@ from typing import Any
 
 import numpy as np
 
+from cache.reasons import HIT, REASONS
 from scheduler.request import Request
 from scheduler.result import time_per_token
 
 Row = dict[str, Any]
 PERCENTILES = (50, 90, 95, 99)
+MISSES = tuple(reason for reason in REASONS if reason != HIT)
 
 
 def request_row(request: Request) -> Row:
-    """One finished request as a row of a table; times in seconds, None where there is none."""
+    """One finished request as a row of a table; times in seconds, None where there is none. With a ledger, also how
+    many of its prompt's blocks missed for each reason."""
     first, arrival = request.first_token_at, request.arrival
-    finished = request.finished_at
+    finished, reasons = request.finished_at, request.reasons
+    why = {} if reasons is None else {f"miss_{reason}": reasons.get(reason, 0) for reason in MISSES}
     return {
         "request": request.index,
         "arrival": arrival,
         "prompt_tokens": len(request.prompt),
         "output_tokens": request.num_outputs,
         "hit_tokens": request.hit_tokens,
+        "partial_hit_tokens": request.partial_hit_tokens,
         "rehit_tokens": request.rehit_tokens,
         "recomputed_tokens": request.recomputed_tokens,
         "swapped_in_tokens": request.swapped_in_tokens,
@@ -40,6 +45,7 @@ def request_row(request: Request) -> Row:
         "tpot": time_per_token(request),
         "e2e": None if finished is None else finished - arrival,
         "error": request.error,
+        **why,
     }
 
 

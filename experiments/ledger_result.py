@@ -6,18 +6,29 @@ Knows nothing of what was run.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from cache.ledger import Ledger
+from cache.observer import Observer
 from cache.reasons import HIT, REASONS
 from experiments import frames
-from experiments.job import Draw
+from experiments.job import Draw, Result
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
     from pandas import DataFrame
 
 Row = dict[str, Any]
+
+
+def with_reasons(result: Result, observer: Observer) -> Result:
+    """The result of a run that `observer` watched: with counts, tables and figure where that is a ledger."""
+    if not isinstance(observer, Ledger):
+        return result
+    tables = {**result.tables, **ledger_tables(observer)}
+    draw = result.draw and with_ledger(result.draw, observer)
+    return replace(result, metrics=result.metrics | miss_counts(observer), tables=tables, draw=draw)
 
 
 def miss_counts(ledger: Ledger) -> Row:

@@ -22,6 +22,8 @@ from model.decoder import Decoder
 from model.runner import ModelRunner
 
 Row = dict[str, Any]
+Timer = Callable[[], float]
+"""Seconds: `time.perf_counter`, or `time.process_time` for one thread on a machine that does other things too."""
 
 
 class Contestant(Protocol):
@@ -43,8 +45,15 @@ class Ours:
     """A decoder over a pool of its own."""
 
     def __init__(
-        self, decoder: Decoder, backend: Backend, num_blocks: int, block_size: int = 16, invariant: bool = False
+        self,
+        decoder: Decoder,
+        backend: Backend,
+        num_blocks: int,
+        block_size: int = 16,
+        invariant: bool = False,
+        timer: Timer = perf_counter,
     ) -> None:
+        self._timer = timer
         config = decoder.config
         self.name = "invariant" if invariant else "fast"
         self.store = KVStore(
@@ -55,27 +64,27 @@ class Ours:
 
     def cold(self, prompt: Sequence[int]) -> float:
         """As `Contestant`."""
-        start = perf_counter()
+        start = self._timer()
         self._run([list(prompt)], [0])
-        return perf_counter() - start
+        return self._timer() - start
 
     def warm(self, prompt: Sequence[int], cached: int) -> float:
         """As `Contestant`."""
         self._run([list(prompt[:cached])], [0])
-        start = perf_counter()
+        start = self._timer()
         self._run([list(prompt)], [cached])
-        return perf_counter() - start
+        return self._timer() - start
 
     def decode(self, prompt: Sequence[int], batch_size: int, steps: int) -> float:
         """As `Contestant`."""
         seqs = [list(prompt) for _ in range(batch_size)]
         logits = self._run(seqs, [0] * batch_size)
-        start = perf_counter()
+        start = self._timer()
         for _ in range(steps):
             for seq, token in zip(seqs, logits.argmax(-1).tolist(), strict=True):
                 seq.append(token)
             logits = self._run(seqs, [len(seq) - 1 for seq in seqs])
-        return (perf_counter() - start) / steps
+        return (self._timer() - start) / steps
 
     def _run(self, seqs: Sequence[list[int]], computed: Sequence[int]) -> torch.Tensor:
         """Compute what is not computed; sequence i has an equal share of the pool, its blocks in reverse order."""
@@ -93,37 +102,38 @@ class Transformers:
 
     name = "transformers"
 
-    def __init__(self, folder: str | Path) -> None:
+    def __init__(self, folder: str | Path, timer: Timer = perf_counter) -> None:
         """`folder`: as `model.pretrained.from_folder` takes it. Raises ImportError where transformers is missing."""
         import transformers  # a test-only dependency
 
+        self._timer = timer
         loader: Any = transformers.AutoModelForCausalLM
         self._model: Any = loader.from_pretrained(folder, dtype=torch.float32).eval()
 
     @torch.inference_mode()
     def cold(self, prompt: Sequence[int]) -> float:
         """As `Contestant`."""
-        start = perf_counter()
+        start = self._timer()
         self._model(torch.tensor([list(prompt)]), use_cache=True, logits_to_keep=1)
-        return perf_counter() - start
+        return self._timer() - start
 
     @torch.inference_mode()
     def warm(self, prompt: Sequence[int], cached: int) -> float:
         """As `Contestant`."""
-        past = self._model(torch.tensor([list(prompt[:cached])]), use_cache=True, logits_to_keep=1).past_key_values
-        start = perf_counter()
-        self._model(torch.tensor([list(prompt[cached:])]), past_key_values=past, use_cache=True, logits_to_keep=1)
-        return perf_counter() - start
+        past = self._model(torch.tensor([list(prompt[:cached])]), use_cache=True, logits_to_keep=1).cache
+        start = self._timer()
+        self._model(torch.tensor([list(prompt[cached:])]), cache=past, use_cache=True, logits_to_keep=1)
+        return self._timer() - start
 
     @torch.inference_mode()
     def decode(self, prompt: Sequence[int], batch_size: int, steps: int) -> float:
         """As `Contestant`."""
         out = self._model(torch.tensor([list(prompt)] * batch_size), use_cache=True, logits_to_keep=1)
-        start = perf_counter()
+        start = self._timer()
         for _ in range(steps):
             token = out.logits[:, -1].argmax(-1, keepdim=True)
-            out = self._model(token, past_key_values=out.past_key_values, use_cache=True, logits_to_keep=1)
-        return (perf_counter() - start) / steps
+            out = self._model(token, cache=out.cache, use_cache=True, logits_to_keep=1)
+        return (self._timer() - start) / steps
 
 
 def questions(prompt: Sequence[int], cached: int, batch_sizes: Sequence[int], steps: int) -> Iterator[tuple[str, Any]]:

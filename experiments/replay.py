@@ -222,7 +222,7 @@ def _explain_nothing_served(refused: int, smallest: float, manager: CacheManager
 
 def replay_job(cfg: DictConfig, log: Callable[[Row], None]) -> Result:
     """One job of `conf/replay.yaml`: build what the yaml names, replay, and say under which conditions."""
-    from experiments.ledger_result import ledger_tables, miss_counts, with_ledger
+    from experiments.ledger_result import with_reasons
     from experiments.plots.series import draw_series
 
     workload = kept_workload(cfg.workload)
@@ -243,9 +243,7 @@ def replay_job(cfg: DictConfig, log: Callable[[Row], None]) -> Result:
     title = f"replay {conditions['pool']} pool, {block_size} tokens per block"
     with watching(cfg, title, lambda: requests_of(workload)) as watcher:
         metrics = conditions | replay(workload, manager, log, observer, watcher)
-    if not isinstance(observer, Ledger):
-        return Result(metrics, draw=draw_series)
-    return Result(metrics | miss_counts(observer), ledger_tables(observer), with_ledger(draw_series, observer))
+    return with_reasons(Result(metrics, draw=draw_series), observer)
 
 
 def workload_identity(cfg: DictConfig) -> Row:

@@ -5,6 +5,7 @@ Knows nothing of prompts or measurements.
 
 from __future__ import annotations
 
+import torch
 from hydra.utils import instantiate
 from omegaconf import DictConfig, OmegaConf
 
@@ -12,9 +13,11 @@ from cache.manager import CacheManager
 from cache.store import KVStore
 from experiments.errors import UserError
 from experiments.simulate import online_manager
+from model.memory import available_memory
 from model.pretrained import Pretrained
 from model.runner import ModelRunner
 from scheduler.checks import Limits
+from scheduler.clock import Clock
 from scheduler.engine import Engine
 from scheduler.loop import Watch
 from scheduler.scheduler import Scheduler
@@ -37,8 +40,13 @@ def load_model(cfg: DictConfig) -> Pretrained:
     return model
 
 
-def build_engine(cfg: DictConfig, model: Pretrained, prefix_caching: bool, watch: Watch | None = None) -> Engine:
-    """An engine with a cold cache. Raises UserError for what cannot be built, MemoryError for too large a pool."""
+def build_engine(
+    cfg: DictConfig, model: Pretrained, prefix_caching: bool, watch: Watch | None = None, clock: Clock | None = None
+) -> Engine:
+    """An engine with a cold cache, on the wall's clock unless told otherwise.
+
+    Raises UserError for what cannot be built, MemoryError for too large a pool.
+    """
     cfg = cfg.copy()
     if not isinstance(cfg.num_blocks, int) or cfg.num_blocks < 1:
         raise UserError(
@@ -50,6 +58,7 @@ def build_engine(cfg: DictConfig, model: Pretrained, prefix_caching: bool, watch
     num_host_blocks = cfg.preemption.get("num_host_blocks", 0)
     try:
         manager: CacheManager = online_manager(cfg)
+        _check_pool_fits(cfg, model, num_host_blocks)
         store = KVStore(
             cfg.num_blocks,
             cfg.block_size,
@@ -59,6 +68,7 @@ def build_engine(cfg: DictConfig, model: Pretrained, prefix_caching: bool, watch
             dtype=decoder.dtype,
             device=decoder.device,
             num_host_blocks=num_host_blocks,
+            poison=cfg.get("poison", False),
         )
         tokenizer = model.tokenizer
         stop = StopRules(model.eos_ids, None if tokenizer is None else tokenizer.decode)
@@ -69,4 +79,28 @@ def build_engine(cfg: DictConfig, model: Pretrained, prefix_caching: bool, watch
         raise UserError(str(error)) from None
     manager.set_weights_version(decoder.weights_version)
     executor = TorchExecutor(runner, store, cfg.block_size)
-    return Engine(scheduler, executor, tokenizer=tokenizer, seed=cfg.seed, watch=watch)
+    return Engine(scheduler, executor, clock, tokenizer, seed=cfg.seed, watch=watch)
+
+
+def check_books(engine: Engine) -> None:
+    """Raise AssertionError where queues, blocks and owners disagree, or something was written behind the pool."""
+    engine.scheduler.check_integrity()
+    executor = engine.loop.executor
+    if isinstance(executor, TorchExecutor) and isinstance(executor.store, KVStore):
+        executor.store.check_guard()
+
+
+def _check_pool_fits(cfg: DictConfig, model: Pretrained, num_host_blocks: int) -> None:
+    """Systems promise more memory than there is, and kill who then uses it; better to say so first."""
+    shape, decoder = model.config, model.decoder
+    per_block = 2 * cfg.block_size * shape.num_kv_heads * shape.head_dim * shape.num_layers * decoder.dtype.itemsize
+    for count, what, place in (
+        (cfg.num_blocks, f"num_blocks={cfg.num_blocks}", decoder.device),
+        (num_host_blocks, f"preemption.num_host_blocks={num_host_blocks}", torch.device("cpu")),
+    ):
+        left = available_memory(place)
+        if left is not None and count * per_block > left:
+            raise UserError(
+                f"{what} of {cfg.block_size} tokens: {count * per_block / 2**30:.1f} GiB of K and V are needed on "
+                f"{place}, {left / 2**30:.1f} GiB are available: lower {what.partition('=')[0]}"
+            )

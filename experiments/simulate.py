@@ -10,7 +10,7 @@ Knows nothing of what steps cost or how they are chosen.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
 from math import inf
 from time import perf_counter
@@ -21,6 +21,7 @@ from hydra.utils import instantiate
 from omegaconf import DictConfig
 
 from cache.manager import CacheManager
+from cache.observer import Observer
 from experiments.ceiling import InfiniteCache
 from experiments.cli import cli
 from experiments.errors import UserError
@@ -43,6 +44,7 @@ from scheduler.scheduler import Scheduler
 from scheduler.simulated import Cost, SimulatedExecutor, made_up_tokens
 
 SMALLEST_BLOCK = 16
+SUMMED = ("recomputed_tokens", "rehit_tokens", "swapped_in_tokens", "inflight_waits")
 
 
 def simulate(
@@ -100,13 +102,18 @@ def simulate(
         "steps": sampler.steps,
         "scheduling_rounds": scheduler.num_steps,
         "evictions": scheduler.manager.allocator.stats.evictions,
+        **partial_reuse(scheduler, served),
         "seconds": seconds,
         "requests_per_second": len(rows) / seconds,
     }
     return metrics, rows
 
 
-SUMMED = ("recomputed_tokens", "rehit_tokens", "swapped_in_tokens", "inflight_waits")
+def partial_reuse(scheduler: Scheduler, served: Sequence[Row]) -> Row:
+    """What was copied below the block size, where the allocator does that; no hit rate includes it."""
+    if not scheduler.manager.allocator.partial_reuse:
+        return {}
+    return {"partial_hit_tokens": sum(row["partial_hit_tokens"] for row in served)}
 
 
 def arrivals_of(workload: Workload, rate: float | None = None) -> Iterator[Request]:
@@ -139,6 +146,7 @@ def arrivals_of(workload: Workload, rate: float | None = None) -> Iterator[Reque
 
 def simulate_job(cfg: DictConfig, log: Callable[[Row], None]) -> Result:
     """One job of `conf/simulate.yaml`: build what the yaml names, simulate, and say under which conditions."""
+    from experiments.ledger_result import with_reasons
     from experiments.plots.serving import draw_serving
 
     workload = workload_of(cfg)
@@ -159,6 +167,8 @@ def simulate_job(cfg: DictConfig, log: Callable[[Row], None]) -> Result:
         scheduler = make_scheduler(manager=manager, limits=Limits(shape.max_model_len), foretell=made_up_tokens)
     except ValueError as error:
         raise UserError(str(error)) from None
+    observer: Observer = instantiate(cfg.ledger)
+    scheduler.observe(observer)
     conditions = {
         "workload_fingerprint": workload.fingerprint(),
         "granularity": workload.granularity,
@@ -173,7 +183,7 @@ def simulate_job(cfg: DictConfig, log: Callable[[Row], None]) -> Result:
     with watching(cfg, title, lambda: requests_of(workload)) as watcher:
         metrics, rows = simulate(arrivals, scheduler, cost, slo, log, cfg.sample_every, cfg.jump, watcher)
     metrics["ceiling_token_hit_rate"] = ceiling(workload, rows, cfg.block_size)
-    return Result(conditions | metrics, {"requests": rows}, partial(draw_serving, rows))
+    return with_reasons(Result(conditions | metrics, {"requests": rows}, partial(draw_serving, rows)), observer)
 
 
 def ceiling(workload: Workload, rows: list[Row], block_size: int) -> float:

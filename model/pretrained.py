@@ -34,6 +34,8 @@ class Pretrained:
     name: str
     decoder: Decoder
     tokenizer: Tokenizer | None = None
+    folder: Path | None = None
+    """Where it was read from."""
 
     @property
     def config(self) -> ModelConfig:
@@ -65,7 +67,7 @@ def from_folder(folder: str | Path, dtype: str = "float32", device: str = "cpu",
     require_memory(f"{folder}", config.num_parameters * kind.itemsize, place)
     decoder = build(config, lambda name: checkpoint.read(name, kind), place)
     tokenizer = load_tokenizer(folder, config.eos_ids) if (folder / TOKENIZER).is_file() else None
-    return Pretrained(name or folder.name, decoder, tokenizer)
+    return Pretrained(name or folder.name, decoder, tokenizer, folder)
 
 
 def smollm2(folder: str | Path = "data/models", dtype: str = "float32", device: str = "cpu") -> Pretrained:

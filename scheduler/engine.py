@@ -18,6 +18,7 @@ from typing import Protocol
 
 from cache.errors import CacheInUse
 from cache.extra_keys import NO_EXTRA_KEYS, ExtraKeys
+from cache.observer import Observer
 from cache.tokens import PackedTokens
 from model.sampling import SamplingParams
 from scheduler.clock import Clock, WallClock
@@ -157,6 +158,13 @@ class Engine:
     def result(self, request: Request) -> RequestResult:
         """The result of a finished request."""
         return result_of(request, self.scheduler.outcomes.stop)
+
+    def observe(self, observer: Observer) -> None:
+        """Tell `observer` (a ledger) what happens to prefixes; results then say why their blocks hit or missed.
+
+        Raises CacheInUse unless the cache is cold.
+        """
+        self.scheduler.observe(observer)
 
     def reload_weights(self, load: Callable[[], str]) -> None:
         """`load` puts new weights into the model and returns their version. Nothing computed with the old ones is used

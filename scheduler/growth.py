@@ -14,10 +14,10 @@ from scheduler.request import Branch
 
 def blocks_needed(growing: Iterable[Branch], manager: CacheManager) -> int:
     """Exact, forks included: of k branches that share a tail and all write to it, k − 1 need a copy."""
-    needed, tails, size = 0, Counter[int](), manager.block_size
+    needed, tails = 0, Counter[tuple[int, int]]()
     for branch in growing:
         seq = branch.seq
         needed += manager.num_blocks_for(branch.num_tokens) - len(seq.block_table)
-        if seq.num_tokens % size and manager.ref_count(seq.block_table[-1]) > 1:
-            tails[seq.block_table[-1]] += 1
-    return needed + sum(count - (count == manager.ref_count(tail)) for tail, count in tails.items())
+        if (owners := manager.num_tail_owners(seq)) > 1:
+            tails[seq.block_table[-1], owners] += 1
+    return needed + sum(count - (count == owners) for (_, owners), count in tails.items())

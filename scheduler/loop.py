@@ -64,7 +64,8 @@ class StepLoop:
     def step(self) -> Step:
         """One decision and its execution; where there is nothing to do, the wait for the next arrival.
 
-        Raises RuntimeError where requests wait for nothing, which would be a bug.
+        Raises what the executor raises, after the step was undone: the next one tries again. Raises RuntimeError where
+        requests wait for nothing, which would be a bug.
         """
         clock, scheduler = self.clock, self.scheduler
         start = clock.now()
@@ -81,7 +82,11 @@ class StepLoop:
             return step
         if not self.jump:
             step.most_repeats = 1
-        outcome = self.executor.execute(step, until)
+        try:
+            outcome = self.executor.execute(step, until)
+        except BaseException:  # an interrupt too
+            scheduler.undo(step, clock.now())
+            raise
         end = clock.now()
         scheduler.commit(step, outcome, end)
         if self.watch is not None:

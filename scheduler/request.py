@@ -124,7 +124,9 @@ class Request:
         self.first_token_at: float | None = None
         self.finished_at: float | None = None
         self.hit_tokens: int | None = None
-        """Found in the cache at first admission; None before."""
+        """Found in the cache at first admission, in whole blocks; None before."""
+        self.partial_hit_tokens = 0
+        """Copied from the block where its prompt leaves the cache, where the allocator does that."""
         self.rehit_tokens = 0
         """Found in the cache at re-admission after a preemption; no prefix hits."""
         self.recomputed_tokens = 0

@@ -40,7 +40,7 @@ class RequestResult:
     error: str | None
     prompt_tokens: int
     hit_tokens: int
-    """Prompt tokens found in the cache when it was first admitted."""
+    """Prompt tokens found in the cache when it was first admitted, in whole blocks."""
     rehit_tokens: int
     """Tokens found in the cache when it came back from a preemption."""
     recomputed_tokens: int
@@ -55,6 +55,8 @@ class RequestResult:
     """Why its blocks hit or missed, where a ledger is kept."""
     prompt_logprobs: tuple[Sampled, ...] = ()
     """For prompt tokens 1, 2, …, where asked for."""
+    partial_hit_tokens: int = 0
+    """Prompt tokens beyond those, copied from the block where the prompt leaves the cache (`partial_reuse`)."""
 
     @property
     def token_ids(self) -> tuple[int, ...]:
@@ -109,4 +111,5 @@ def result_of(request: Request, stop: StopRules) -> RequestResult:
         e2e=request.finished_at - arrival,
         reasons=request.reasons,
         prompt_logprobs=tuple(request.prompt_scores),
+        partial_hit_tokens=request.partial_hit_tokens,
     )

@@ -49,7 +49,7 @@ class Running:
         """All but the newest token is computed: decode from now on."""
         seq, known = branch.seq, branch.num_tokens
         self.decoding.join(branch, known, self.most_tokens(branch.request))
-        if seq.num_tokens % self.manager.block_size == 0 or self.manager.ref_count(seq.block_table[-1]) > 1:
+        if self.manager.num_tail_owners(seq) != 1:  # full, or shared with a fork
             self.growing[branch] = None
 
     def settle(self, branch: Branch) -> None:

@@ -16,7 +16,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 
+from cache.ledger import Ledger
+from cache.ledger_requests import RequestReasons
 from cache.manager import CacheManager
+from cache.observer import Observer
 from cache.sequence import Sequence
 from scheduler.checks import Limits
 from scheduler.growth import blocks_needed
@@ -83,6 +86,15 @@ class Scheduler:
         self.num_steps = 0
         self.num_preemptions = 0
 
+    def observe(self, observer: Observer) -> None:
+        """From now on, tell `observer` what happens to prefixes; of a ledger, every request gets its own reasons.
+
+        Raises CacheInUse unless the cache is cold.
+        """
+        self.manager.observe(observer)
+        if isinstance(observer, Ledger):
+            self.explain = RequestReasons(observer)
+
     # Requests
 
     def add(self, request: Request, now: float) -> None:
@@ -129,10 +141,7 @@ class Scheduler:
         for request in list(self.running.requests):
             self._preempt(request, nowhere, now, keep=False)
         for request in list(self.swapped):
-            self.swapped.remove(request)
-            self.preemption.forget(request)
-            request.state = State.WAITING
-            self.waiting.add(request)
+            self._forget_saved(request)
         self.manager.set_weights_version(version)
 
     def check_integrity(self) -> None:
@@ -177,7 +186,22 @@ class Scheduler:
         """Apply what came of the step; `now` is when it was done."""
         self.outcomes.commit(step, outcome, now)
 
+    def undo(self, step: Step, now: float) -> None:
+        """The step was decided but could not be done (out of memory, interrupted): nothing it was to move or compute is
+        believed. What runs starts over from the tokens it has and from what is cached."""
+        for request in list(self.running.requests):
+            self._preempt(request, step, now, keep=False)
+        for request in step.preempted:
+            if request.state is State.SWAPPED:
+                self._forget_saved(request)
+
     # Inside
+
+    def _forget_saved(self, request: Request) -> None:
+        self.swapped.remove(request)
+        self.preemption.forget(request)
+        request.state = State.WAITING
+        self.waiting.add(request)
 
     def _make_room(self, step: Step, now: float) -> None:
         running = self.running
@@ -227,7 +251,7 @@ class Scheduler:
     def _admit(self, step: Step, budget: int, now: float) -> bool:
         """Returns whether the same would be decided again as long as nothing but decoding happens."""
         for request in list(self.swapped):
-            if budget <= 0 or not self._has_seat(request) or not self._allocate(request, now):
+            if budget <= 0 or not self._has_seat(request) or not self._allocate(request, step, now):
                 return True
             self.swapped.remove(request)
             self._restore(request, step)
@@ -241,7 +265,7 @@ class Scheduler:
             if self._stands_back(request):
                 settled = False
                 continue
-            if not self._allocate(request, now):
+            if not self._allocate(request, step, now):
                 settled = self.waiting.order.static
                 break
             admitted.append(request)
@@ -253,17 +277,20 @@ class Scheduler:
     def _has_seat(self, request: Request) -> bool:
         return self.running.num_branches + request.width <= self.max_num_seqs
 
-    def _allocate(self, request: Request, now: float) -> bool:
+    def _allocate(self, request: Request, step: Step, now: float) -> bool:
         seq = request.head_seq
         alone = not self.running.requests  # then the watermark protects nobody
         if not self.manager.can_allocate(seq) and not (alone and self.manager.fits(seq)):
             return False
-        hit = self.manager.allocate(seq)
+        found = self.manager.allocate(seq)
+        if seq.partial_copy is not None:
+            step.move("copy", [seq.partial_copy])
         if request.hit_tokens is None:
-            request.hit_tokens, request.admitted_at = hit, now
+            request.hit_tokens, request.admitted_at = seq.num_hit_blocks * self.manager.block_size, now
+            request.partial_hit_tokens = found - request.hit_tokens
             request.reasons = dict(self.explain(seq)) if self.explain is not None else None
         else:
-            request.rehit_tokens += hit
+            request.rehit_tokens += found
         return True
 
     def _restore(self, request: Request, step: Step) -> None:

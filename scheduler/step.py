@@ -76,10 +76,11 @@ class Step:
         return not self.chunks and not self.decodes
 
     def move(self, kind: Literal["copy", "out", "in"], pairs: list[tuple[int, int]]) -> None:
-        """Add moves behind those already there; neighbours of one kind become one."""
+        """Add moves behind those already there. Neighbours of one kind become one, whose pairs are carried out in any
+        order; so a copy into a block that an earlier one reads (evicted since) begins another."""
         if not pairs:
             return
-        if self.memory and self.memory[-1][0] == kind:
+        if self.memory and self.memory[-1][0] == kind and not (kind == "copy" and _depend(self.memory[-1][1], pairs)):
             self.memory[-1][1].extend(pairs)
         else:
             self.memory.append((kind, list(pairs)))
@@ -107,3 +108,9 @@ class Outcome:
     """Per drawing branch: those of the chunks in order, then the decodes. None: the tokens are foretold."""
     repeats: int = 1
     """Steps done, at most `most_repeats`; more than one only where tokens are foretold."""
+
+
+def _depend(earlier: Sequence[tuple[int, int]], later: Sequence[tuple[int, int]]) -> bool:
+    """Whether a later copy writes what an earlier one reads or writes, or reads what it writes."""
+    read, written = {source for source, _ in earlier}, {destination for _, destination in earlier}
+    return any(destination in read or destination in written or source in written for source, destination in later)

@@ -7,18 +7,23 @@ Knows nothing of queues and of why a step looks as it does.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Protocol
 
 import torch
 
 from model.batch import Batch
-from model.sampling import SamplingParams, sample, score
+from model.sampling import Sampled, SamplingParams, sample, score
 from scheduler.batching import build_batch
 from scheduler.request import Branch
 from scheduler.step import Chunk, Outcome, Step
 
 BlockPairs = Sequence[tuple[int, int]]
+Sample = Callable[
+    [torch.Tensor, Sequence[SamplingParams], Sequence[Sequence[int]], Sequence[int]],
+    list[Sampled],
+]
+"""As `model.sampling.sample`."""
 
 
 class Runner(Protocol):
@@ -44,10 +49,11 @@ class Store(Protocol):
 class TorchExecutor:
     """One step at a time, as it is written."""
 
-    def __init__(self, runner: Runner, store: Store, block_size: int) -> None:
+    def __init__(self, runner: Runner, store: Store, block_size: int, sample: Sample = sample) -> None:
         self.runner = runner
         self.store = store
         self.block_size = block_size
+        self.sample = sample
 
     def execute(self, step: Step, until: float) -> Outcome:
         """As `Executor.execute`; raises what runner and sampler raise."""
@@ -63,7 +69,7 @@ class TorchExecutor:
         histories = [_history(branch) if wanted else () for branch, wanted in zip(drawing, penalised, strict=True)]
         draws = [len(branch.outputs) * branch.request.num_draws + branch.index for branch in drawing]
         picked = logits if rows == list(range(logits.shape[0])) else logits[rows]
-        return Outcome(sample(picked, params, histories, draws))
+        return Outcome(self.sample(picked, params, histories, draws))
 
     def _drawing_rows(self, step: Step, logits: torch.Tensor) -> tuple[list[int], list[Branch]]:
         """Logit rows from which tokens are drawn, and for whom; scores prompts on the way."""

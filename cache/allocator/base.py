@@ -99,6 +99,10 @@ class Allocator(ABC):
     def is_shared(self, block: int) -> bool:
         """Whether writing this block would show elsewhere: it has other owners, or it is cached."""
 
+    def num_owners(self, block: int) -> int:
+        """Owners of a mutable block. Fast, for a scheduler that asks in every step."""
+        return self.ref_count(block)
+
     @abstractmethod
     def share(self, seq: Sequence) -> None:
         """One more owner for all blocks of a sequence that holds them."""

@@ -45,6 +45,10 @@ class RunTree(Allocator):
     def is_shared(self, block: int) -> bool:
         return block in self._more_owners or block in self._strays
 
+    def num_owners(self, block: int) -> int:
+        stray = self._strays.get(block)
+        return 1 + self._more_owners.get(block, 0) if stray is None else stray.refs
+
     def is_cached(self, block: int) -> bool:
         return block in self._snapshot()[0]
 

@@ -1,6 +1,6 @@
 """The built-in chat: visitors of a museum ask short questions over one long system prompt. No download, real text.
 
-Every prompt is the museum's handbook (some 900 tokens) and one question, in SmolLM2's chat template. The handbook is
+Every prompt is the museum's handbook (some 750 tokens) and one question, in SmolLM2's chat template. The handbook is
 what a prefix cache should compute once. Questions come every `gap` seconds; after the last one the first comes again.
 
 Knows nothing of answers: a model gives them.

@@ -56,7 +56,8 @@ class Swap(Preemption):
         saved: Saved = request.saved
         seq = request.sequences[0]
         first = seq.num_computed_tokens // manager.block_size
-        step.move("in", list(zip(saved.host_blocks[first:], seq.block_table[first:], strict=False)))
+        if saved.num_tokens > seq.num_computed_tokens:  # else the beginning of a block was found that holds as much
+            step.move("in", list(zip(saved.host_blocks[first:], seq.block_table[first:], strict=False)))
         self.forget(request)
         return max(saved.num_tokens, seq.num_computed_tokens)
 

@@ -1,7 +1,8 @@
 """500 random mixes in a pool so small that preemption is constant: all finish, nothing leaks, the tokens are the same.
 
 Each mix runs twice: with room for everything, no sharing and one request at a time; and starved, with random policies,
-chunk sizes, swap space and sharing, now and then an abort, the books checked after every step.
+chunk sizes, swap space, sharing and copies of part of a block, now and then an abort, the books checked after every
+step.
 """
 
 from __future__ import annotations
@@ -45,14 +46,17 @@ def blocks_at_most(length: int, params: SamplingParams, block_size: int) -> int:
 
 def starved_engine(draw: random.Random, num_blocks: int, block_size: int) -> Any:
     budget = draw.randrange(6, 24)
+    policy = random.Random(draw.random())  # apart, so that one more policy changes nothing else of a mix
+    allocator = policy.choice([{}, {"radix": True}, {"partial_reuse": True}])
     return fake_engine(
         num_blocks,
         block_size,
         caching=draw.random() < 0.75,
         host_blocks=draw.choice([None, 0, 3, 40]),
-        order=build("order", draw.choice(options("order"))),
-        victim=build("victim", draw.choice(options("victim"))),
-        evictor=build("evictor", draw.choice(ONLINE_EVICTORS)),
+        order=build("order", policy.choice(options("order"))),
+        victim=build("victim", policy.choice(options("victim"))),
+        evictor=build("evictor", policy.choice(ONLINE_EVICTORS)),
+        **allocator,
         watermark=draw.choice([0.0, 0.1, 0.4]),
         max_num_seqs=draw.randrange(4, budget + 1) if budget > 4 else budget,
         max_num_batched_tokens=budget,

@@ -406,3 +406,25 @@ def test_a_soak_of_2000_requests_returns_to_where_it_began() -> None:
     assert len(decoding._calendar) <= 13, "entries of those who left early are gone once their time has come"
     assert scheduler.manager.allocator.num_in_use == 0
     assert scheduler.preemption.num_free == 10
+
+
+@pytest.mark.parametrize("radix", [False, True])
+def test_no_step_walks_the_pool_to_count_owners_and_the_fast_count_is_right(
+    radix: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    engine = fake_engine(14, radix=radix, max_num_seqs=6, max_num_batched_tokens=64)
+    manager, allocator = engine.scheduler.manager, engine.scheduler.manager.allocator
+    shapes: list[dict[str, Any]] = [{"n": 3}, {"beam_width": 2}, {}]
+    for i in range(9):
+        engine.submit(LONG[: 3 + i], SamplingParams(max_tokens=9, temperature=0.9, seed=i, **shapes[i % 3]))
+    counted = 0
+    while engine.scheduler.has_work:
+        with monkeypatch.context() as patch:
+            if radix:
+                patch.setattr(allocator, "_snapshot", None)
+            engine.step()
+        for seq in manager.live_sequences:
+            shared = seq.num_tokens % 4 and allocator.ref_count(seq.block_table[-1])
+            assert manager.num_tail_owners(seq) == shared
+            counted += shared > 1
+    assert counted, "no tail was ever shared"

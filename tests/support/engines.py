@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
+from cache.allocator.base import Allocator
 from cache.allocator.hash_chain import HashChain
 from cache.allocator.naive import Naive
+from cache.allocator.radix import Radix
 from cache.evictor.lru import Lru
 from cache.hashing.builtin import BuiltinHash
 from cache.manager import CacheManager
@@ -70,12 +72,18 @@ def fake_engine(
     watermark: float = 0.0,
     evictor: Any = None,
     max_model_len: int = 512,
+    radix: bool = False,
+    partial_reuse: bool = False,
     **options: Any,
 ) -> Engine:
-    """`host_blocks`: preempt by swap to so many; None: by recompute."""
-    allocator = (
-        HashChain(num_blocks, block_size, BuiltinHash(), evictor or Lru()) if caching else Naive(num_blocks, block_size)
-    )
+    """`host_blocks`: preempt by swap to so many; None: by recompute. `partial_reuse` means `radix`."""
+    allocator: Allocator
+    if not caching:
+        allocator = Naive(num_blocks, block_size)
+    elif radix or partial_reuse:
+        allocator = Radix(num_blocks, block_size, BuiltinHash(), evictor or Lru(), partial_reuse)
+    else:
+        allocator = HashChain(num_blocks, block_size, BuiltinHash(), evictor or Lru())
     manager = CacheManager(allocator, watermark)
     store = FakeStore(num_blocks, block_size, host_blocks or 0)
     runner = FakeRunner(store, max_model_len=max_model_len)
