@@ -38,8 +38,8 @@ SMALL = {
     r"experiments\.kernel_ablation.*op=prefill": "batch=1 query_len=64",
     r"experiments\.kernel_ablation.*op=cascade": "shared_prefix=64",
     r"experiments\.ablation\.session": "--rehearse --only decode --seconds 40",
-    r"experiments\.simulate.*sweep=joint": "seed=0,1 evictor=lru,lfu order=fcfs victim=last block_size=16 num_blocks=600 "
-    "hydra/launcher=basic",
+    r"experiments\.simulate.*sweep=joint": "seed=0,1 evictor=lru,lfu order=fcfs victim=last block_size=16 "
+    "num_blocks=600 hydra/launcher=basic",
     r"experiments\.bench_engine": "model=tiny threads=1 rounds=1 prompt_tokens=80 cached_tokens=64 batch_size=2 "
     "decode_steps=2 num_blocks=64 zero_hits.prompt_tokens=24 zero_hits.output_tokens=4 tracker=none",
     r"experiments\.bench_cache": "--requests 200 --only memory",
