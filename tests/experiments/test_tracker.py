@@ -7,6 +7,7 @@ import os
 import struct
 from collections.abc import Iterator, Sequence
 from pathlib import Path
+from time import monotonic, sleep
 from typing import Any
 
 import pytest
@@ -96,6 +97,9 @@ def test_a_failing_job_closes_its_wandb_run_as_failed(tmp_path: Path) -> None:
 
     with pytest.raises(RuntimeError):
         failing()
+    deadline = monotonic() + 60
+    while read_run(tmp_path)[3] == -1 and monotonic() < deadline:  # W&B's own process writes the end of the file
+        sleep(0.1)
     assert read_run(tmp_path)[3] == 1
 
 

@@ -78,7 +78,9 @@ def test_every_backend_of_conf_is_built(name: str) -> None:
 
 @pytest.mark.parametrize("name", options("model"))
 def test_every_model_of_conf_names_a_loader_that_takes_its_keys(name: str) -> None:
-    node = OmegaConf.load(CONF / "model" / f"{name}.yaml")
+    node = OmegaConf.load(CONF / "model" / f"{name}.yaml").weights
+    if node is None:
+        pytest.skip("a shape to simulate; it has no weights")
     keys = {key for key in node if key != "_target_"}
     parameters = signature(get_method(node._target_)).parameters
     assert keys <= set(parameters) or "config" in parameters
