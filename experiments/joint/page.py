@@ -19,7 +19,7 @@ from experiments.reporting.markdown import workload_of
 from experiments.sweep_report import rows_of
 
 if TYPE_CHECKING:
-    from experiments.joint.report import JointReport
+    from experiments.joint.results import JointReport
 
 FIGURES = {
     "combinations": (

@@ -38,7 +38,7 @@ def test_the_report_is_a_page_two_tables_and_two_figures(grid):
 
 
 def test_the_terminal_shows_the_baseline_even_where_it_is_not_among_the_best(grid, capsys, monkeypatch):
-    monkeypatch.setattr("experiments.joint.report.MOST_SHOWN", 1)
+    monkeypatch.setattr("experiments.joint.results.MOST_SHOWN", 1)
     write_report(grid).show()
     told = capsys.readouterr().err
     assert told.count("(baseline)") == 2 * 3

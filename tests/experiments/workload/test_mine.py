@@ -127,7 +127,9 @@ def test_a_missing_file_and_an_empty_folder_are_told_without_talk_of_downloads(t
 def test_an_unknown_tokenizer_is_refused_and_nothing_is_downloaded(write, tmp_path):
     assert "tokenizer=gpt-99 is unknown" in complaint(write({"text": "x"}), tokenizer="gpt-99")
     (tmp_path / "tokenizer.json").write_text("{}")
-    assert "is no tokenizer.json" in complaint(write({"text": "x"}), tokenizer=str(tmp_path))
+    told = complaint(write({"text": "x"}), tokenizer=str(tmp_path))
+    assert f"{tmp_path / 'tokenizer.json'} is no tokenizer" in told
+    assert "Name the file tokenizer.json of a model" in told
 
 
 def test_any_tokenizer_json_with_its_chat_template_is_used(write, tmp_path):
@@ -145,8 +147,8 @@ def test_any_tokenizer_json_with_its_chat_template_is_used(write, tmp_path):
     assert request.tokens.tolist() == [1, 2, 3, 3]
     evil = "{{ messages.__class__.__mro__[1].__subclasses__() }}"
     (tmp_path / "tokenizer_config.json").write_text(json.dumps({"chat_template": evil}))
-    assert "the chat template does not take these messages" in complaint(
-        write(chat), tokenizer=str(tmp_path / "tokenizer.json"), cache_dir=str(tmp_path / "b")
-    )
+    told = complaint(write(chat), tokenizer=str(tmp_path / "tokenizer.json"), cache_dir=str(tmp_path / "b"))
+    assert "line 1: the chat template tried what" in told
+    assert "is unsafe" in told
     (tmp_path / "tokenizer_config.json").unlink()
     assert "no chat template" in complaint(write(chat), tokenizer=str(tmp_path), cache_dir=str(tmp_path / "c"))
