@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Callable
 from typing import Any
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from support.conf import ONLINE_EVICTORS, build
+from support.conf import ONLINE_EVICTORS, SHARING, build, sharing_allocator
 from support.explain import History, findable
 from support.hashers import WeakHash
 from support.replays import drawn_prompts
 
 from cache.access import Access
+from cache.allocator.base import Allocator
 from cache.allocator.hash_chain import HashChain
 from cache.allocator.naive import Naive
 from cache.errors import CacheInUse
@@ -143,8 +145,8 @@ def replayed_with(ledger: Ledger, allocator: Any, prompts: list[tuple[int, ...]]
 
 
 @pytest.mark.parametrize("policy", ONLINE_EVICTORS)
-def test_ages_are_those_that_the_allocator_sums_up(policy: str) -> None:
-    ledger, allocator = Ledger(2), HashChain(15, 2, BuiltinHash(), build("evictor", policy))
+def test_ages_are_those_that_the_allocator_sums_up(policy: str, sharing: Callable[..., Allocator]) -> None:
+    ledger, allocator = Ledger(2), sharing(15, 2, evictor=build("evictor", policy))
     replayed_with(ledger, allocator, drawn_prompts(3, count=200))
     total = {"hits": ledger.at_hit, "evictions": ledger.at_eviction}
     assert {name: ages.total() for name, ages in total.items()} == {
@@ -156,6 +158,30 @@ def test_ages_are_those_that_the_allocator_sums_up(policy: str) -> None:
     assert all(seconds == requests for ages in total.values() for requests, seconds, _ in ages)
 
 
+@pytest.mark.parametrize("full", [False, True], ids=["counts", "full"])
+@pytest.mark.parametrize("policy", ONLINE_EVICTORS)
+def test_every_allocator_that_shares_tells_a_ledger_the_same(policy: str, full: bool) -> None:
+    ledgers = []
+    for name in SHARING:
+        ledger = Ledger(2, full=full)
+        replayed_with(
+            ledger, sharing_allocator(name, 15, 2, evictor=build("evictor", policy)), drawn_prompts(3, count=200)
+        )
+        ledgers.append(ledger)
+    first, *others = ledgers
+    assert first.counts["evicted"]
+    for other in others:
+        assert (other.counts, other.differing, other.shared_tokens) == (
+            first.counts,
+            first.differing,
+            first.shared_tokens,
+        )
+        for name in ("at_hit", "at_eviction", "at_miss"):
+            assert getattr(other, name).requests() == getattr(first, name).requests()
+        if full:
+            assert rows_of(other) == rows_of(first)
+
+
 @pytest.mark.parametrize(
     ("policy", "words"),
     [
@@ -165,8 +191,10 @@ def test_ages_are_those_that_the_allocator_sums_up(policy: str) -> None:
         ("random", None),
     ],
 )
-def test_an_evicted_block_tells_why_the_policy_chose_it(policy: str, words: str | None) -> None:
-    ledger, allocator = Ledger(1, full=True), HashChain(6, 1, BuiltinHash(), build("evictor", policy))
+def test_an_evicted_block_tells_why_the_policy_chose_it(
+    policy: str, words: str | None, sharing: Callable[..., Allocator]
+) -> None:
+    ledger, allocator = Ledger(1, full=True), sharing(6, 1, evictor=build("evictor", policy))
     replayed_with(ledger, allocator, [(0, 1, 2, 3), (9, 9, 9), (0, 1, 2, 3, 4)])
     rows = ledger.rows
     assert rows is not None
@@ -182,9 +210,11 @@ def test_without_sharing_what_was_seen_before_is_not_cached() -> None:
     assert {k: v for k, v in ledger.counts.items() if v} == {"first_seen": 2, "not_cached": 2}
 
 
-def test_a_prefix_that_another_request_still_computes_is_not_cached_and_then_a_hit() -> None:
+def test_a_prefix_that_another_request_still_computes_is_not_cached_and_then_a_hit(
+    sharing: Callable[..., Allocator],
+) -> None:
     ledger = Ledger(2)
-    manager = CacheManager(HashChain(20, 2, BuiltinHash(), build("evictor", "lru")))
+    manager = CacheManager(sharing(20, 2))
     manager.observe(ledger)
     first, second, third = (Sequence(PackedTokens.of(range(5)), Access(i)) for i in range(3))
     manager.allocate(first)

@@ -134,7 +134,7 @@ def test_what_the_command_line_fixes_gives_the_sweep_a_folder_of_its_own(lab: Pa
         ("block_size=16,num_blocks='5%'", "block_size=16,num_blocks=5%"),
         ("evictor=lru,workload=a,workload.limit=5", "workload=a,workload.limit=5/evictor=lru"),
         ("workload=a", "workload=a/default"),
-        ("path=/tmp/a b/../c", "path=-tmp-a-b-..-c"),
+        ("path=/some/a b/../c", "path=-some-a-b-..-c"),
         ("", "default"),
     ],
 )
