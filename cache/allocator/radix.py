@@ -13,6 +13,7 @@ Source of the tree: Zheng et al., "SGLang: efficient execution of structured lan
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections.abc import Hashable, Iterable
 from collections.abc import Sequence as Items
 from itertools import chain, groupby, repeat
@@ -27,6 +28,7 @@ from cache.hashing.base import Hasher
 from cache.observer import Observer
 from cache.run import Run, num_common_blocks, walk
 from cache.sequence import Sequence
+from cache.tokens import TOKEN_BYTES
 
 
 class Radix(RunTree):
@@ -234,10 +236,15 @@ class Radix(RunTree):
     def _tell_inserted(self, seq: Sequence, runs: list[Run]) -> Run:
         """Tell the policy of new runs along one chain, and return the run they end in."""
         policy, first, last = self._policy, runs[0], runs[-1]
-        keys = self._keys(seq, first.depth, last.depth + len(last.blocks)) if policy.needs_keys else ()
-        policy.inserted(runs, seq.access, keys)
-        parent = first.parent
+        parent, keys = first.parent, list[Hashable]()
         assert parent is not None
+        if policy.needs_keys:
+            keys = self._make_keys(seq, parent, runs)
+            start = first.depth
+            for cut in policy.cuts(keys):
+                self._cut(runs, start + cut)
+            first, last = runs[0], runs[-1]
+        policy.inserted(runs, seq.access, keys)
         if not (
             parent.refs == first.refs == 1  # the sequence alone owns both
             and parent.last_access == first.last_access
@@ -250,13 +257,26 @@ class Radix(RunTree):
         parent.join(first)
         return parent if last is first else last
 
-    def _keys(self, seq: Sequence, start: int, stop: int) -> Items[Hashable]:
-        keys = seq.keys
-        if len(keys) < stop:
-            assert seq.root is not None
-            parent = keys[-1] if keys else self.hasher.root(seq.root)
-            keys += self.hasher.chain(parent, seq.contents(self.block_size)[len(keys) : stop])
-        return keys[start:stop]
+    def _make_keys(self, seq: Sequence, parent: Run, runs: Items[Run]) -> list[Hashable]:
+        """Give new runs the keys of their blocks, which go on from those of the run above; returns them all."""
+        assert seq.root is not None
+        above = parent.keys[-1] if parent.keys else self.hasher.root(seq.root)
+        start, stop = runs[0].depth, runs[-1].depth + len(runs[-1].blocks)
+        if runs[0].stride == self.block_size * TOKEN_BYTES:
+            data, stride = b"".join(run.data for run in runs), runs[0].stride
+            contents: Items[Hashable] = [data[i : i + stride] for i in range(0, len(data), stride)]
+        else:
+            contents = seq.contents(self.block_size)[start:stop]
+        keys = self.hasher.chain(above, contents)
+        for run in runs:
+            run.keys = keys[run.depth - start :][: len(run.blocks)]
+        return keys
+
+    def _cut(self, runs: list[Run], depth: int) -> None:
+        """Make `depth` a border between two of these runs, which lie along one chain."""
+        place = bisect_right(runs, depth, key=lambda run: run.depth) - 1
+        if runs[place].depth < depth:
+            runs.insert(place, self._split(runs[place], depth - runs[place].depth))
 
     def _tell_accessed(self, seq: Sequence, runs: list[Run]) -> None:
         self._policy.accessed(runs[:], seq.access)
