@@ -15,14 +15,15 @@ Knows nothing of what a candidate is: a block, or a run of the tree.
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections import OrderedDict
-from collections.abc import Hashable, Sequence
+from collections.abc import Hashable, Iterable, Sequence
 from heapq import heapify, heappop, heappush
 from math import log2
 from typing import Any
 
 from cache.access import Access
-from cache.evictor.hazard_model import HazardModel, Kind
+from cache.evictor.hazard_model import EDGES, HazardModel, Kind, Life
 from cache.evictor.rival import Rival, Visit
 
 FIRST_FIT, LONGEST_PAUSE, GROWTH = 50, 1000, 0.1  # requests, requests, share of the requests so far
@@ -32,7 +33,7 @@ FRESHNESS = 8
 class History:
     """`size` resident blocks with one past; of a ghost, `length` blocks left last."""
 
-    __slots__ = ("count", "free", "gap", "ghost", "kind", "length", "size", "visit")
+    __slots__ = ("count", "free", "gap", "ghost", "length", "life", "size", "visit")
 
     def __init__(self, visit: Visit, count: int, gap: float | None, size: int) -> None:
         self.visit = visit
@@ -43,8 +44,12 @@ class History:
         self.size = self.length = size
         self.free: dict[Any, None] = {}
         """Its candidates, in the order in which they became that."""
-        self.kind: Kind | None = None
+        self.life: Life | None = None
         self.ghost: tuple[Hashable, History] | None = None
+
+
+Entry = tuple[float, int, int, History]
+"""(worth of waiting, last request, serial number that falls, history)"""
 
 
 class Histories:
@@ -60,7 +65,7 @@ class Histories:
         self._rival = Rival(margin)
         self._resident: dict[History, None] = {}
         self._free: dict[History, None] = {}
-        self._heap: list[tuple[float, int, int, History]] = []
+        self._heap: list[Entry] = []
         self._next_ranking = self._tie = 0
         self._now, self._timed = 0.0, False
         self._growing: tuple[History, int] | None = None
@@ -129,7 +134,7 @@ class Histories:
             self._resident[history] = None
         history.count += 1
         history.gap = self._mean_gap(history, gap)
-        history.visit, history.kind, history.ghost = visit, None, None
+        history.visit, history.life, history.ghost = visit, None, None
         visit.num_runs += 1
         visit.start = depth
         self._rival.touched(visit, count)
@@ -148,7 +153,7 @@ class Histories:
             ghost = self.ghosts.pop(history.ghost[0])
         else:
             ghost = History(history.visit, history.count, history.gap, 0)
-            ghost.kind = self._kind(history)
+            ghost.life = self._life(history)
         ghost.length += count
         history.ghost = (key, ghost)
         self.ghosts[key] = ghost
@@ -165,7 +170,7 @@ class Histories:
             if len(self._heap) > 2 * len(self._free) + 64:
                 self._rank_all()
             else:
-                heappush(self._heap, self._ranked(history))
+                heappush(self._heap, self._ranked((history,))[0])
 
     def withdraw(self, history: History, candidate: Any) -> None:
         """It is none any more."""
@@ -196,7 +201,7 @@ class Histories:
     def why(self, history: History) -> dict[str, int | float]:
         """What the choice goes by, for people who ask."""
         return {
-            "hits_per_second": self.model.worth(self._kind(history), self._now - history.visit.time),
+            "hits_per_second": self.model.worth(self._life(history))[bisect_right(EDGES, self._now - history.visit.time)],
             "last_request": history.visit.index,
             "uses": history.count,
         }
@@ -234,37 +239,46 @@ class Histories:
 
     def _ended(self, history: History, used: bool) -> float:
         """A stay is over; returns how long it was."""
-        age = max(self._now - history.visit.time, 0.0)
-        self.model.observe(self._kind(history), age, used)
+        age = self._now - history.visit.time
+        self.model.observe(history.life or self._life(history), age, used)
         return age
 
-    def _kind(self, history: History) -> Kind:
-        """Stratum: how often it was used; traits: turn, use count and gap, tokens the request added."""
-        if history.kind is None:
-            gap = -1 if history.gap is None else int(1 + history.gap).bit_length()
-            uses = (1 + history.count).bit_length() - 1
-            if history.count >= self.often:
-                history.kind = (("often", int(2 * log2(1 + (history.gap or 0.0)))), None, None, None)
+    def _life(self, history: History) -> Life:
+        """Of its kind. Stratum: how often it was used; traits: turn, use count and gap, tokens the request added."""
+        if history.life is None:
+            count, gap = history.count, history.gap
+            if count >= self.often:
+                kind: Kind = (("often", int(2 * log2(1 + (gap or 0.0)))), None, None, None)
             else:
-                visit = history.visit
+                visit, uses = history.visit, (1 + count).bit_length() - 1
                 added = max(visit.num_tokens - visit.start * self._tokens_per_block, 0)
-                history.kind = (min(uses, 3), min(visit.num_runs, 10), (uses, gap), (1 + added).bit_length())
-        return history.kind
+                gap_class = -1 if gap is None else int(1 + gap).bit_length()
+                kind = (min(uses, 3), min(visit.num_runs, 10), (uses, gap_class), (1 + added).bit_length())
+            history.life = self.model.life(kind)
+        return history.life
 
-    def _ranked(self, history: History) -> tuple[float, int, int, History]:
-        visit = history.visit
-        self._tie += 1
-        worth = 0.0 if self._rival.leads else self.model.worth(self._kind(history), self._now - visit.time)
-        return worth, visit.index, -self._tie, history
+    def _ranked(self, histories: Iterable[History]) -> list[Entry]:
+        """What waiting for each of them is worth now; where LRU leads, they go by their last request alone."""
+        now, tie, leads, model, entries = self._now, self._tie, self._rival.leads, self.model, []
+        for history in histories:
+            visit, worth = history.visit, 0.0
+            tie -= 1
+            if not leads:
+                life = history.life or self._life(history)
+                worth = (life.worth or model.worth(life))[bisect_right(EDGES, now - visit.time)]
+            entries.append((worth, visit.index, tie, history))
+        self._tie = tie
+        return entries
 
     def _rank_all(self) -> None:
-        self._heap = [self._ranked(history) for history in self._free]
+        self._heap = self._ranked(self._free)
         heapify(self._heap)
         self._next_ranking = self._requests + len(self._free) // FRESHNESS
 
     def _fit(self) -> None:
+        now = self._now
         waiting = [
-            (self._kind(history), max(self._now - history.visit.time, 0.0))
+            (history.life or self._life(history), now - history.visit.time)
             for histories in (self._resident, self.ghosts.values())
             for history in histories
         ]
