@@ -263,13 +263,14 @@ class Radix(RunTree):
         above = parent.keys[-1] if parent.keys else self.hasher.root(seq.root)
         start, stop = runs[0].depth, runs[-1].depth + len(runs[-1].blocks)
         if runs[0].stride == self.block_size * TOKEN_BYTES:
-            data, stride = b"".join(run.data for run in runs), runs[0].stride
-            contents: Items[Hashable] = [data[i : i + stride] for i in range(0, len(data), stride)]
+            contents: Items[Hashable] = [
+                run.data[i : i + run.stride] for run in runs for i in range(0, len(run.data), run.stride)
+            ]
         else:
             contents = seq.contents(self.block_size)[start:stop]
         keys = self.hasher.chain(above, contents)
         for run in runs:
-            run.keys = keys[run.depth - start :][: len(run.blocks)]
+            run.keys = keys[run.depth - start : run.depth - start + len(run.blocks)]
         return keys
 
     def _cut(self, runs: list[Run], depth: int) -> None:

@@ -19,7 +19,7 @@ Knows nothing of blocks.
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Hashable, Iterable
+from collections.abc import Hashable, Iterable, Sequence
 from math import ceil, exp, log
 
 import numpy as np
@@ -91,8 +91,8 @@ class HazardModel:
             worth = life.worth = steepest_chords(self._hazards(life.kind).tolist(), self._widths.tolist())
         return worth
 
-    def fit(self, waiting: Iterable[tuple[Life, float]], keep: float) -> None:
-        """Refit to all stays: those that ended, and those of (life, age) that still wait.
+    def fit(self, waiting: Sequence[Life], ages: Floats, keep: float) -> None:
+        """Refit to all stays: those that ended, and those that still wait, each with its life table and age.
 
         `keep`: what the evidence so far counts from now on, between 0 and 1.
         """
@@ -102,7 +102,7 @@ class HazardModel:
         lives = list(self._lives.values())
         for place, life in enumerate(lives):
             life.place, life.worth = place * NUM_AGES, None
-        places = np.array([life.place + bisect_right(EDGES, age) for life, age in waiting], dtype=np.intp)
+        places = np.array([life.place for life in waiting], dtype=np.intp) + np.searchsorted(EDGES, ages, "right")
         waits = np.bincount(places, None, len(lives) * NUM_AGES).reshape(-1, NUM_AGES)
         ends = np.array([life.ends for life in lives]).reshape(-1, NUM_AGES) / self._weight
         known = waits.any(axis=1) | (ends.sum(axis=1) >= LEAST)

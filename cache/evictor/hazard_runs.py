@@ -9,7 +9,6 @@ Knows nothing of what a history is worth: that is `histories`.
 from __future__ import annotations
 
 from collections.abc import Hashable, Sequence
-from itertools import groupby
 
 from cache.access import Access
 from cache.errors import PolicyError
@@ -37,12 +36,17 @@ class HazardRuns(RunPolicy):
                 i += 1
 
     def accessed(self, runs: Sequence[Run], access: Access) -> None:
-        for _, group in groupby(runs, key=_history):
-            same = list(group)
-            history: History = same[0].rank
-            now = self._histories.used(history, sum(len(run.blocks) for run in same), same[0].depth, access)
-            for run in same:
-                run.rank = now
+        i = 0
+        while i < len(runs):
+            history: History = runs[i].rank
+            first, count = i, 0
+            while i < len(runs) and runs[i].rank is history:
+                count += len(runs[i].blocks)
+                i += 1
+            now = self._histories.used(history, count, runs[first].depth, access)
+            if now is not history:
+                for run in runs[first:i]:
+                    run.rank = now
 
     def evictable(self, run: Run) -> None:
         if run in run.rank.free:
@@ -85,6 +89,3 @@ class HazardRuns(RunPolicy):
     def candidates(self) -> set[int]:
         return {run.blocks[-1] for run in self._histories.candidates()}
 
-
-def _history(run: Run) -> int:
-    return id(run.rank)

@@ -22,6 +22,8 @@ from heapq import heapify, heappop, heappush
 from math import log2
 from typing import Any
 
+import numpy as np
+
 from cache.access import Access
 from cache.evictor.hazard_model import EDGES, HazardModel, Kind, Life
 from cache.evictor.rival import Rival, Visit
@@ -276,12 +278,9 @@ class Histories:
         self._next_ranking = self._requests + len(self._free) // FRESHNESS
 
     def _fit(self) -> None:
-        now = self._now
-        waiting = [
-            (history.life or self._life(history), now - history.visit.time)
-            for histories in (self._resident, self.ghosts.values())
-            for history in histories
-        ]
-        self.model.fit(waiting, 0.5 ** ((self._requests - self._fitted) / self.half_life))
+        histories = [*self._resident, *self.ghosts.values()]
+        lives = [history.life or self._life(history) for history in histories]
+        ages = self._now - np.array([history.visit.time for history in histories])
+        self.model.fit(lives, ages, 0.5 ** ((self._requests - self._fitted) / self.half_life))
         self._fitted = self._requests
         self._next_fit = self._requests + min(max(int(GROWTH * self._requests), FIRST_FIT), LONGEST_PAUSE)
