@@ -27,6 +27,7 @@ from cache.hashing.base import Hasher
 from cache.observer import Observer
 from cache.run import Run, num_common_blocks, walk
 from cache.sequence import Sequence
+from cache.tokens import TOKEN_BYTES
 
 
 class Radix(RunTree):
@@ -234,7 +235,7 @@ class Radix(RunTree):
     def _tell_inserted(self, seq: Sequence, runs: list[Run]) -> Run:
         """Tell the policy of new runs along one chain, and return the run they end in."""
         policy, first, last = self._policy, runs[0], runs[-1]
-        keys = self._keys(seq, first.depth, last.depth + len(last.blocks)) if policy.needs_keys else ()
+        keys = self._keys(seq, runs) if policy.needs_keys else ()
         policy.inserted(runs, seq.access, keys)
         parent = first.parent
         assert parent is not None
@@ -250,13 +251,22 @@ class Radix(RunTree):
         parent.join(first)
         return parent if last is first else last
 
-    def _keys(self, seq: Sequence, start: int, stop: int) -> Items[Hashable]:
-        keys = seq.keys
-        if len(keys) < stop:
-            assert seq.root is not None
-            parent = keys[-1] if keys else self.hasher.root(seq.root)
-            keys += self.hasher.chain(parent, seq.contents(self.block_size)[len(keys) : stop])
-        return keys[start:stop]
+    def _keys(self, seq: Sequence, runs: list[Run]) -> list[Hashable]:
+        """The keys of new runs along one chain, noted on them. Their parent's are known: nothing is hashed twice."""
+        parent, width, all_keys = runs[0].parent, self.block_size * TOKEN_BYTES, list[Hashable]()
+        assert parent is not None
+        key = parent.keys[-1] if parent.keys else self.hasher.root(bytes(parent.data))
+        for run in runs:
+            data, stride, start = run.data, run.stride, run.depth
+            contents: Items[Hashable]
+            if stride == width:  # plain tokens, whose contents are slices of them
+                contents = [bytes(data[i : i + stride]) for i in range(0, len(data), stride)]
+            else:
+                contents = seq.contents(self.block_size)[start : start + len(run.blocks)]
+            run.keys = self.hasher.chain(key, contents)
+            all_keys += run.keys
+            key = all_keys[-1]
+        return all_keys
 
     def _tell_accessed(self, seq: Sequence, runs: list[Run]) -> None:
         self._policy.accessed(runs[:], seq.access)
