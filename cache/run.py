@@ -24,7 +24,8 @@ class Run:
     """A node of the tree. A root holds no blocks; its `data` is the encoded extra keys everything below it shares."""
 
     __slots__ = (
-        "blocks", "children", "data", "depth", "entry", "keys", "last_access", "order", "parent", "rank", "refs", "stride",
+        "blocks", "children", "data", "depth", "entry", "keys", "last_access", "order", "parent", "rank", "refs",
+        "stride",
     )  # fmt: skip
 
     def __init__(

@@ -242,10 +242,9 @@ class Radix(RunTree):
         if not (
             parent.refs == first.refs == 1  # the sequence alone owns both
             and parent.last_access == first.last_access
-            and parent.rank == first.rank
             and parent.stride == first.stride
-            and policy.uniform
             and len(parent.children or ()) == 1
+            and policy.join(parent, first)
         ):
             return last
         parent.join(first)
