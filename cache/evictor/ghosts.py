@@ -6,7 +6,7 @@ Knows nothing of why a key is remembered. O(1) per operation.
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Hashable
+from collections.abc import Hashable, Iterable
 from typing import Generic, TypeVar
 
 T = TypeVar("T")
@@ -29,6 +29,15 @@ class Ghosts(Generic[T]):
         self._memory.pop(key, None)
         self._memory[key] = memory
         self.shrink(limit)
+
+    def remember_all(self, memories: Iterable[tuple[Hashable, T]], limit: int) -> None:
+        """Remember one after the other, none of which is a ghost already."""
+        self._memory.update(memories)
+        self.shrink(limit)
+
+    def isdisjoint(self, keys: Iterable[Hashable]) -> bool:
+        """Whether nothing is remembered of any of these keys."""
+        return self._memory.keys().isdisjoint(keys)
 
     def shrink(self, limit: int) -> None:
         """Forget the oldest until at most `limit` are left."""

@@ -18,6 +18,11 @@ Entry = tuple[int, int, int, int, Run]
 """(rank, minus the depth behind its last block, last block, serial number so that runs are never compared, run)"""
 
 
+def is_live(entry: Entry) -> bool:
+    """Whether the run is still the candidate that this entry stands for."""
+    return entry[4].entry is entry
+
+
 class RunHeap:
     """Candidates by rank, then deeper first, then block id. `run.entry` says whether and where a run is in it."""
 
