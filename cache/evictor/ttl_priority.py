@@ -132,7 +132,7 @@ class TtlPriorityRuns(MixedRuns):
         if mark is None:
             return int(rank)
         priority = mark.priority if mark.until > self._expired else self._policy.default
-        return (priority << INDEX_BITS) + (rank & (1 << INDEX_BITS) - 1)
+        return (priority << INDEX_BITS) + int(rank & (1 << INDEX_BITS) - 1)
 
     def num_below(self, run: Run, bound: int, most: int) -> int:
         if not run.rank[1]:
