@@ -52,7 +52,7 @@ class Run:
         self.order: list[bytes] | None = None
         """The keys of `children` in sorted order, kept up once somebody asked for it."""
         self.keys: list[Hashable] | None = None
-        """The chained keys of its blocks, where the policy wants any (`RunPolicy.needs_keys`)."""
+        """The chained keys of its blocks, where the policy asks for them."""
         self.rank: Any = None
         """What the policy ranks it by; heads and tails of a split start with the same."""
         self.entry: Any = None
@@ -91,7 +91,8 @@ class Run:
         head = Run(parent, self.data[:cut], self.stride, self.blocks[:count], self.depth, self.refs, self.last_access)
         head.rank = self.rank
         if self.keys is not None:
-            head.keys, self.keys = self.keys[:count], self.keys[count:]
+            head.keys = self.keys[:count]
+            del self.keys[:count]
         parent.attach(head)
         self.data = self.data[cut:]
         del self.blocks[:count]
@@ -169,6 +170,5 @@ def check_tree(roots: Mapping[bytes, Run], owned: Mapping[int, int]) -> None:
         assert not parent.blocks or parent.refs >= run.refs, f"block {run.blocks[0]} outlives its parent's owners"
         assert {owned.get(block, 0) for block in run.blocks} == {run.refs}, "the blocks of a run differ in owners"
         assert run.order is None or run.order == sorted(run.children or ()), "the sorted keys of a run are wrong"
-        assert run.keys is None or len(run.keys) == len(run.blocks), f"the run of block {run.blocks[0]} lacks a key"
         assert not seen & set(run.blocks), "two runs hold one block"
         seen.update(run.blocks)

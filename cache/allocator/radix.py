@@ -27,7 +27,6 @@ from cache.hashing.base import Hasher
 from cache.observer import Observer
 from cache.run import Run, num_common_blocks, walk
 from cache.sequence import Sequence
-from cache.tokens import TOKEN_BYTES
 
 
 class Radix(RunTree):
@@ -235,10 +234,10 @@ class Radix(RunTree):
     def _tell_inserted(self, seq: Sequence, runs: list[Run]) -> Run:
         """Tell the policy of new runs along one chain, and return the run they end in."""
         policy, first, last = self._policy, runs[0], runs[-1]
-        keys = self._keys(seq, runs) if policy.needs_keys else ()
-        policy.inserted(runs, seq.access, keys)
         parent = first.parent
         assert parent is not None
+        keys = self._give_keys(seq, parent, runs) if policy.needs_keys else ()
+        policy.inserted(runs, seq.access, keys)
         if not (
             parent.refs == first.refs == 1  # the sequence alone owns both
             and parent.last_access == first.last_access
@@ -250,22 +249,15 @@ class Radix(RunTree):
         parent.join(first)
         return parent if last is first else last
 
-    def _keys(self, seq: Sequence, runs: list[Run]) -> list[Hashable]:
-        """The keys of new runs along one chain, noted on them. Their parent's are known: nothing is hashed twice."""
-        parent, width, all_keys = runs[0].parent, self.block_size * TOKEN_BYTES, list[Hashable]()
-        assert parent is not None
-        key = parent.keys[-1] if parent.keys else self.hasher.root(bytes(parent.data))
+    def _give_keys(self, seq: Sequence, parent: Run, runs: Items[Run]) -> Items[Hashable]:
+        """Chain the keys of new runs on to those of their parent, and return them."""
+        assert seq.root is not None
+        start, stop = runs[0].depth, runs[-1].depth + len(runs[-1].blocks)
+        before = parent.keys[-1] if parent.keys else self.hasher.root(seq.root)
+        keys = self.hasher.chain(before, seq.contents_between(self.block_size, start, stop))
         for run in runs:
-            data, stride, start = run.data, run.stride, run.depth
-            contents: Items[Hashable]
-            if stride == width:  # plain tokens, whose contents are slices of them
-                contents = [bytes(data[i : i + stride]) for i in range(0, len(data), stride)]
-            else:
-                contents = seq.contents(self.block_size)[start : start + len(run.blocks)]
-            run.keys = self.hasher.chain(key, contents)
-            all_keys += run.keys
-            key = all_keys[-1]
-        return all_keys
+            run.keys = keys[run.depth - start : run.depth - start + len(run.blocks)]
+        return keys
 
     def _tell_accessed(self, seq: Sequence, runs: list[Run]) -> None:
         self._policy.accessed(runs[:], seq.access)

@@ -10,7 +10,6 @@ O(log n) per candidate, O(K) per touched block; ghosts: at most one pool.
 from __future__ import annotations
 
 from collections.abc import Hashable, Sequence
-from itertools import repeat
 
 from cache.access import Access
 from cache.evictor.ranked import DEEPEST, DEPTH_BITS
@@ -59,7 +58,7 @@ class LruKRuns(MixedRuns):
 
     def inserted(self, runs: Sequence[Run], access: Access, keys: Sequence[Hashable]) -> None:
         ghosts, uses = self._policy.ghosts, (access.index,)
-        strangers = ghosts.isdisjoint(keys)
+        strangers = ghosts.knows_none_of(keys)
         for run in runs:
             assert run.keys is not None
             before = None if strangers else [ghosts.recall(key) or () for key in run.keys]
@@ -94,11 +93,14 @@ class LruKRuns(MixedRuns):
 
     def leaving(self, run: Run, count: int) -> None:
         assert run.keys is not None
-        (uses, before), gone = run.rank, range(len(run.blocks) - 1, len(run.blocks) - 1 - count, -1)
-        facts = repeat(uses) if before is None else (self._history(run, place) for place in gone)
-        keys = run.keys[: -count - 1 : -1]
-        self._policy.ghosts.remember_all(zip(keys, facts, strict=False), self._policy.capacity)
         self._num_resident -= count
+        ghosts, limit, keys = self._policy.ghosts, self._policy.capacity, run.keys[: -count - 1 : -1]
+        uses, before = run.rank
+        if before is None:
+            ghosts.remember_all(keys, uses, limit)
+        else:
+            for place, key in enumerate(keys, 1):
+                ghosts.remember(key, self._history(run, len(run.blocks) - place), limit)
 
     def removed(self, run: Run) -> None:
         super().removed(run)
