@@ -24,7 +24,8 @@ class Run:
     """A node of the tree. A root holds no blocks; its `data` is the encoded extra keys everything below it shares."""
 
     __slots__ = (
-        "blocks", "children", "data", "depth", "entry", "keys", "last_access", "order", "parent", "rank", "refs", "stride",
+        "blocks", "children", "data", "depth", "entry", "keys", "last_access", "order", "parent", "rank", "refs",
+        "stride",
     )  # fmt: skip
 
     def __init__(
@@ -50,12 +51,12 @@ class Run:
         self.children: dict[bytes, Run] | None = None
         self.order: list[bytes] | None = None
         """The keys of `children` in sorted order, kept up once somebody asked for it."""
+        self.keys: list[Hashable] | None = None
+        """The chained keys of its blocks, where the policy asks for them."""
         self.rank: Any = None
         """What the policy ranks it by; heads and tails of a split start with the same."""
         self.entry: Any = None
         """Where the policy keeps it while it is a candidate."""
-        self.keys: list[Hashable] | None = None
-        """The chained key of each of its blocks; only under a policy that remembers keys."""
 
     def key(self) -> bytes:
         """The content of its first block."""
@@ -119,8 +120,7 @@ class Run:
             self.data = bytearray(self.data)
         self.data += child.data
         self.blocks += child.blocks
-        if self.keys is not None:
-            assert child.keys is not None
+        if self.keys is not None and child.keys is not None:
             self.keys += child.keys
         self.children, self.order = child.children, child.order
         for grandchild in (self.children or {}).values():
@@ -168,7 +168,9 @@ def check_tree(roots: Mapping[bytes, Run], owned: Mapping[int, int]) -> None:
         assert run.depth == parent.depth + len(parent.blocks), f"block {run.blocks[0]} lies at a wrong depth"
         assert len(run.data) == run.stride * len(run.blocks), f"the run of block {run.blocks[0]} has a wrong length"
         assert not parent.blocks or parent.refs >= run.refs, f"block {run.blocks[0]} outlives its parent's owners"
-        assert run.keys is None or len(run.keys) == len(run.blocks), f"the run of block {run.blocks[0]} miscounts its keys"
+        assert run.keys is None or len(run.keys) == len(run.blocks), (
+            f"the run of block {run.blocks[0]} miscounts its keys"
+        )
         assert {owned.get(block, 0) for block in run.blocks} == {run.refs}, "the blocks of a run differ in owners"
         assert run.order is None or run.order == sorted(run.children or ()), "the sorted keys of a run are wrong"
         assert not seen & set(run.blocks), "two runs hold one block"

@@ -28,7 +28,6 @@ from cache.hashing.base import Hasher
 from cache.observer import Observer
 from cache.run import Run, num_common_blocks, walk
 from cache.sequence import Sequence
-from cache.tokens import TOKEN_BYTES
 
 
 class Radix(RunTree):
@@ -235,40 +234,30 @@ class Radix(RunTree):
 
     def _tell_inserted(self, seq: Sequence, runs: list[Run]) -> Run:
         """Tell the policy of new runs along one chain, and return the run they end in."""
-        policy, first, last = self._policy, runs[0], runs[-1]
-        parent, keys = first.parent, list[Hashable]()
+        policy, parent, start = self._policy, runs[0].parent, runs[0].depth
         assert parent is not None
-        if policy.needs_keys:
-            keys = self._make_keys(seq, parent, runs)
-            start = first.depth
-            for cut in policy.cuts(keys):
-                self._cut(runs, start + cut)
-            first, last = runs[0], runs[-1]
+        keys = self._give_keys(seq, parent, runs) if policy.needs_keys else ()
+        for cut in policy.cuts(keys):
+            self._cut(runs, start + cut)
+        first, last = runs[0], runs[-1]
         policy.inserted(runs, seq.access, keys)
         if not (
             parent.refs == first.refs == 1  # the sequence alone owns both
             and parent.last_access == first.last_access
-            and parent.rank == first.rank
             and parent.stride == first.stride
-            and policy.uniform
             and len(parent.children or ()) == 1
+            and policy.join(parent, first)
         ):
             return last
         parent.join(first)
         return parent if last is first else last
 
-    def _make_keys(self, seq: Sequence, parent: Run, runs: Items[Run]) -> list[Hashable]:
-        """Give new runs the keys of their blocks, which go on from those of the run above; returns them all."""
+    def _give_keys(self, seq: Sequence, parent: Run, runs: Items[Run]) -> Items[Hashable]:
+        """Chain the keys of new runs on to those of their parent, and return them."""
         assert seq.root is not None
-        above = parent.keys[-1] if parent.keys else self.hasher.root(seq.root)
         start, stop = runs[0].depth, runs[-1].depth + len(runs[-1].blocks)
-        if runs[0].stride == self.block_size * TOKEN_BYTES:
-            contents: Items[Hashable] = [
-                run.data[i : i + run.stride] for run in runs for i in range(0, len(run.data), run.stride)
-            ]
-        else:
-            contents = seq.contents(self.block_size)[start:stop]
-        keys = self.hasher.chain(above, contents)
+        before = parent.keys[-1] if parent.keys else self.hasher.root(seq.root)
+        keys = self.hasher.chain(before, seq.contents_between(self.block_size, start, stop))
         for run in runs:
             run.keys = keys[run.depth - start : run.depth - start + len(run.blocks)]
         return keys

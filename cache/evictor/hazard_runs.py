@@ -88,4 +88,3 @@ class HazardRuns(RunPolicy):
 
     def candidates(self) -> set[int]:
         return {run.blocks[-1] for run in self._histories.candidates()}
-

@@ -203,7 +203,9 @@ class Histories:
     def why(self, history: History) -> dict[str, int | float]:
         """What the choice goes by, for people who ask."""
         return {
-            "hits_per_second": self.model.worth(self._life(history))[bisect_right(EDGES, self._now - history.visit.time)],
+            "hits_per_second": self.model.worth(self._life(history))[
+                bisect_right(EDGES, self._now - history.visit.time)
+            ],
             "last_request": history.visit.index,
             "uses": history.count,
         }

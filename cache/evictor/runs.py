@@ -35,14 +35,14 @@ class RunPolicy(ABC):
 
     def cuts(self, keys: Sequence[Hashable]) -> Sequence[int]:
         """Where runs about to be inserted with these keys must be cut, in ascending order: the places, other than 0,
-        before which blocks have another past than after. Only asked where the policy needs keys."""
+        before which blocks have another past than after."""
         return ()
 
     @abstractmethod
     def inserted(self, runs: Sequence[Run], access: Access, keys: Sequence[Hashable]) -> None:
         """A request computed and registered these runs, mostly one, which lie along one chain without a gap.
 
-        `run.rank` is the policy's to set. `keys` are those of all their blocks.
+        `run.rank` is the policy's to set. `keys` are those of all their blocks; the runs hold them too (`run.keys`).
         """
 
     @abstractmethod
@@ -52,6 +52,13 @@ class RunPolicy(ABC):
     def split(self, head: Run, tail: Run) -> None:
         """`head` was cut off the front of what is now `tail`; both still have the rank of the whole."""
         return
+
+    def join(self, head: Run, tail: Run) -> bool:
+        """Whether `tail`, all that hangs below `head`, with the same owners and accesses, may become part of it.
+
+        If so, `head` has the rank of both from here on and `tail` is no more.
+        """
+        return self.uniform and bool(head.rank == tail.rank)
 
     @abstractmethod
     def evictable(self, run: Run) -> None:
