@@ -72,7 +72,8 @@ class HazardRuns(RunPolicy):
             run: Run | None = next(reversed(history.free))
             gone = 0
             while True:
-                assert run is not None and run.keys is not None
+                assert run is not None
+                assert run.keys is not None
                 going = min(count, len(run.blocks))
                 key = run.keys[-going]
                 if run in history.free:

@@ -14,7 +14,7 @@ Knows nothing of the policy.
 from __future__ import annotations
 
 FADE, TRIAL, PAUSE = 1.0, 2.0, 4.0
-"""Of the rivalry with LRU, in turnovers of the pool: half-life of its score, least time on trial, first time LRU leads."""
+"""In turnovers of the pool: half-life of the score, least time on trial, first time LRU leads."""
 
 
 class Visit:
