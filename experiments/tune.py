@@ -1,7 +1,7 @@
 """Tune a policy on the first part of a workload, and report what that is worth on the rest.
 
     python -m experiments.tune evictor=hazard 'grid={often: [4, 8, 16]}'
-    python -m experiments.tune evictor=s3fifo 'grid={small: [0.02, 0.05, 0.1, 0.2, 0.4]}' workload=mooncake block_size=512
+    python -m experiments.tune evictor=s3fifo 'grid={small: [0.05, 0.1, 0.2, 0.4]}' workload=mooncake block_size=512
 
 Every combination of the grid is replayed once per pool size, from a cold cache, over the whole workload. What a policy
 does in the first part it would do without the second, so hits of the first part choose, and hits of the second are held
@@ -125,7 +125,7 @@ class Tuning:
                 row[f"{name}_gain_{pool}"] = gain
         return row | {"tuned_gain": mean(gains[0]), "held_out_gain": mean(gains[1])}
 
-    def optimum(self) -> Part | tuple[float, float]:
+    def optimum(self) -> tuple[float, float]:
         """What Belady gains in both parts."""
         gains = [
             [100 * (best[part] - base[part]) / full[part] for part in (0, 1)]
@@ -184,7 +184,7 @@ def tune_job(cfg: DictConfig, log: Callable[[Row], None]) -> Result:
         "belady_held_out_gain": optimum[1],
         "seconds": perf_counter() - start,
     }
-    name = HydraConfig.get().runtime.choices.evictor if HydraConfig.initialized() else ""
+    name = HydraConfig.get().runtime.choices["evictor"] if HydraConfig.initialized() else ""
     return Result(metrics, {"tuning": rows}, partial(_draw, rows, name), show=partial(_show, rows, list(tried[0])))
 
 
