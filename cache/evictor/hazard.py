@@ -30,7 +30,7 @@ class Hazard(Evictor):
         self,
         half_life: float = 20_000.0,
         often: int = 8,
-        recent_gaps: int = 8,
+        recent_gaps: int = 32,
         evidence: float = 20.0,
         rate: float = 0.3,
         offset: float = 60.0,

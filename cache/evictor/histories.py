@@ -70,7 +70,6 @@ class Histories:
         self._heap: list[Entry] = []
         self._next_ranking = self._tie = 0
         self._now, self._timed = 0.0, False
-        self._growing: tuple[History, int] | None = None
         self._tokens_per_block = 1 << 30
         self._num_blocks = self._capacity = self._requests = self._fitted = 0
         self._next_fit = FIRST_FIT
@@ -117,8 +116,7 @@ class Histories:
                 visit.num_runs += 1
                 visit.start = depth + start
             histories.append((start, stop, history))
-        last = histories[-1][2]
-        self._growing = (last, depth + len(keys)) if last.count == 1 else None
+        visit.growing, visit.end = histories[-1][2], depth + len(keys)
         self._num_blocks += len(keys)
         self._rival.touched(visit, len(keys))
         self._rival.entered(len(keys))
@@ -216,10 +214,8 @@ class Histories:
 
     def _grown(self, visit: Visit, depth: int, count: int) -> History | None:
         """New blocks right behind those that the request added last go on with their history."""
-        if self._growing is None:
-            return None
-        history, end = self._growing
-        if history.visit is not visit or history.count > 1 or end != depth or not history.size:
+        history: History | None = visit.growing
+        if history is None or history.visit is not visit or history.count > 1 or visit.end != depth or not history.size:
             return None
         history.size += count
         return history
