@@ -4,14 +4,16 @@ Every stay of a run of blocks (from one use to the next, or to where it was lost
 of its kind: so many were still waiting at this age, so many of them were used. The rate of use by kind and age, the
 *hazard*, is taken to be a curve over age, one per stratum, times a factor per trait of the kind (proportional hazards),
 fitted by going round the factors: factor = uses seen / uses expected. Few observations are drawn towards the curve of
-all strata, and that towards 1/(age + constant), under which the order is LRU's.
+all strata, and that towards 1/(age + constant), under which the order is LRU's; those of kinds that only their mean gap
+tells apart towards 2/(gap + age), the hazard of Lomax' law.
 
 What a block is worth is then the steepest chord of its curve of hits over occupancy from its age on: the best rate of
 hits per second of memory that some patience would earn (Gittins' index). A question that takes at least a minute to
 think of is waited for; one that was due ten minutes ago is not.
 
-Sources: Cox, "Regression models and life-tables", JRSS B 1972; Gittins, "Bandit processes and dynamic allocation
-indices", JRSS B 1979; the hit density of Beckmann, Chen, Cidon, "LHD", NSDI 2018, is its relative for single objects.
+Sources: Cox, "Regression models and life-tables", JRSS B 1972; Lomax, "Business failures", JASA 1954; Gittins, "Bandit
+processes and dynamic allocation indices", JRSS B 1979; the hit density of Beckmann, Chen, Cidon, "LHD", NSDI 2018, is
+its relative for single objects.
 
 Knows nothing of blocks.
 """
@@ -26,7 +28,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 Kind = tuple[Hashable, ...]
-"""(stratum, trait, trait, …); a trait that is None has no factor."""
+"""(stratum, trait, trait, …). A kind without traits, each None, is told by its stratum alone: a float, the mean gap
+between uses in seconds."""
 Floats = NDArray[np.float64]
 
 FIRST_EDGE, RATIO, LAST_EDGE = 2.0, 1.25, 2e5  # seconds
@@ -61,7 +64,8 @@ class HazardModel:
         """`evidence`: uses that weigh as much as the prior; prior hazard = `rate` / (age + `offset` seconds)."""
         edges = np.array([0.0, *EDGES, FIRST_EDGE * RATIO ** (NUM_AGES - 1)])
         self._widths: Floats = np.diff(edges)
-        self._prior: Floats = rate / (edges[:-1] + self._widths / 2 + offset)
+        self._middles: Floats = edges[:-1] + self._widths / 2
+        self._prior: Floats = rate / (self._middles + offset)
         self._evidence = evidence
         self._lives: dict[Kind, Life] = {}
         self._factors: list[dict[Hashable, float]] = []
@@ -125,6 +129,7 @@ class HazardModel:
 
     def _regress(self, kinds: list[Kind], uses: Floats, exposure: Floats) -> None:
         strata, stratum = _numbered(kind[0] for kind in kinds)
+        gaps = [value if isinstance(value, float) else None for value in strata]
         traits = [_numbered(kind[i] for kind in kinds) for i in range(1, len(kinds[0]))]
         has_traits = np.array([kind[1] is not None for kind in kinds])
         known = self._factors or [{} for _ in traits]
@@ -137,8 +142,7 @@ class HazardModel:
         prior = self._evidence / 2
         for _ in range(ROUNDS):
             expected = (
-                exposure
-                * self._fit_curves(len(strata), stratum, uses, exposure * product[:, None], has_traits)[stratum]
+                exposure * self._fit_curves(gaps, stratum, uses, exposure * product[:, None], has_traits)[stratum]
             ).sum(axis=1)
             for factor, (values, codes) in zip(factors, traits, strict=True):
                 product /= factor[codes]
@@ -148,7 +152,7 @@ class HazardModel:
                 if None in values:
                     factor[values[None]] = 1.0
                 product *= factor[codes]
-        curves = self._fit_curves(len(strata), stratum, uses, exposure * product[:, None], has_traits)
+        curves = self._fit_curves(gaps, stratum, uses, exposure * product[:, None], has_traits)
         self._curves = {value: curves[place] for value, place in strata.items()}
         self._factors = [
             {value: float(factor[place]) for value, place in values.items()}
@@ -156,18 +160,29 @@ class HazardModel:
         ]
 
     def _fit_curves(
-        self, count: int, stratum: NDArray[np.intp], uses: Floats, exposure: Floats, has_traits: NDArray[np.bool_]
+        self,
+        gaps: Sequence[float | None],
+        stratum: NDArray[np.intp],
+        uses: Floats,
+        exposure: Floats,
+        has_traits: NDArray[np.bool_],
     ) -> Floats:
-        """Hazard by age, a row per stratum, each drawn towards that of all kinds with traits."""
+        """Hazard by age, a row per stratum, each drawn towards that of its gap or of all kinds with traits."""
         strength = 2 * self._evidence
         self._pooled = (uses[has_traits].sum(axis=0) + strength) / (
             exposure[has_traits].sum(axis=0) + strength / self._prior
         )
-        seen, spent = np.zeros((count, NUM_AGES)), np.zeros((count, NUM_AGES))
+        seen, spent = np.zeros((len(gaps), NUM_AGES)), np.zeros((len(gaps), NUM_AGES))
         np.add.at(seen, stratum, uses)
         np.add.at(spent, stratum, exposure)
-        curves: Floats = (seen + self._evidence) / (spent + self._evidence / self._pooled)
+        towards = np.array([self._pooled if gap is None else self._by_gap(gap) for gap in gaps])
+        curves: Floats = (seen + self._evidence) / (spent + self._evidence / towards)
         return curves
+
+    def _by_gap(self, gap: float) -> Floats:
+        """Hazard of Lomax' law of this mean and shape 2: the longer the wait, the likelier that uses have ceased."""
+        hazard: Floats = 2 / (gap + self._middles)
+        return hazard
 
     def _hazards(self, kind: Kind) -> Floats:
         factor = 1.0

@@ -248,7 +248,7 @@ class Histories:
         if history.life is None:
             count, gap = history.count, history.gap
             if count >= self.often:
-                kind: Kind = (("often", int(2 * log2(1 + (gap or 0.0)))), None, None, None)
+                kind: Kind = (2 ** (int(2 * log2(1 + (gap or 0.0))) / 2 + 0.25) - 1, None, None, None)
             else:
                 visit, uses = history.visit, (1 + count).bit_length() - 1
                 added = max(visit.num_tokens - visit.start * self._tokens_per_block, 0)

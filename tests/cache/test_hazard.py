@@ -70,7 +70,7 @@ def test_a_kind_that_comes_back_after_a_minute_is_worth_most_just_before() -> No
 )
 def test_what_is_forgotten_counts_less_by_as_much(old: list[float], new: list[float], keep: float) -> None:
     forgetful, told = HazardModel(), HazardModel()
-    life, same = forgetful.life(("a", None)), told.life(("a", None))
+    life, same = forgetful.life((60.0, None)), told.life((60.0, None))
     for age in old:
         forgetful.observe(life, age, True)
         same.ends[bisect_right(EDGES, age)] += keep
@@ -81,6 +81,15 @@ def test_what_is_forgotten_counts_less_by_as_much(old: list[float], new: list[fl
             model.observe(one, age, True)
         model.fit([one], np.array([3.0]), 1.0)
     assert forgetful.worth(life) == pytest.approx(told.worth(same))
+
+
+def test_without_evidence_a_kind_told_by_its_gap_is_worth_what_its_gap_says() -> None:
+    model = HazardModel()
+    lives = [model.life((gap, None)) for gap in (5.0, 50.0, 500.0)]
+    model.fit(lives, np.array([1.0, 1.0, 1.0]), 1.0)
+    for life, gap in zip(lives, (5.0, 50.0, 500.0), strict=True):
+        assert worth(model, life, 0.0) == pytest.approx(2 / gap, rel=0.25)
+    assert worth(model, lives[1], 10.0) > worth(model, lives[1], 1000.0)
 
 
 def test_a_model_that_forgets_fast_for_ever_stays_finite() -> None:
