@@ -29,9 +29,9 @@ class Hazard(Evictor):
     def __init__(
         self,
         half_life: float = 20_000.0,
-        often: int = 8,
+        often: int = 12,
         recent_gaps: int = 32,
-        evidence: float = 20.0,
+        evidence: float = 10.0,
         rate: float = 0.3,
         offset: float = 60.0,
         margin: float = 0.02,

@@ -60,7 +60,7 @@ class Life:
 class HazardModel:
     """Life tables by kind, the model fitted to them, and the worth of waiting under it."""
 
-    def __init__(self, evidence: float = 20.0, rate: float = 0.3, offset: float = 60.0) -> None:
+    def __init__(self, evidence: float = 10.0, rate: float = 0.3, offset: float = 60.0) -> None:
         """`evidence`: uses that weigh as much as the prior; prior hazard = `rate` / (age + `offset` seconds)."""
         edges = np.array([0.0, *EDGES, FIRST_EDGE * RATIO ** (NUM_AGES - 1)])
         self._widths: Floats = np.diff(edges)

@@ -37,9 +37,7 @@ def draw_tuning(rows: Sequence[Row], policy: str, optimum: float) -> dict[str, F
         axes.annotate(" LRU", (1, 0), xycoords=("axes fraction", "data"), color=BLUE, va="center", fontsize=9)
         best = max(row["held_out_gain"] for row in rows)
         title = f"{policy}: tuned on the first part, judged on the rest".lstrip(": ")
-        axes.set(
-            title=title, xlabel="gain where it was tuned (points of block hit rate over LRU)", ylabel="gain held out"
-        )
+        axes.set(title=title, xlabel="points over LRU, first part", ylabel="points over LRU, held out")
         axes.margins(0.08)
         axes.annotate(
             f"best tried {best:+.2f}, optimum {optimum:+.2f}", (0.99, 0.02), xycoords="axes fraction", fontsize=8.5,
