@@ -34,11 +34,10 @@ class Hazard(Evictor):
         evidence: float = 10.0,
         rate: float = 0.3,
         offset: float = 60.0,
-        margin: float = 0.02,
     ) -> None:
         """`half_life`: requests after which what was learned counts half. `often`: uses from which on the gap alone
         tells; it is the mean of about the last `recent_gaps`. `evidence`: uses that weigh as much as the prior hazard
-        `rate` / (age + `offset` seconds). `margin`: the share of LRU's hits by which LRU must be ahead to lead.
+        `rate` / (age + `offset` seconds).
 
         Raises ValueError for what is out of range.
         """
@@ -48,9 +47,7 @@ class Hazard(Evictor):
         for name, value in (("often", often), ("recent_gaps", recent_gaps)):
             if value < 1:
                 raise ValueError(f"{name} must be 1 or more, got {value}")
-        if not 0 <= margin < 1:
-            raise ValueError(f"margin must lie in [0, 1), got {margin}")
-        self._parameters = half_life, often, recent_gaps, evidence, rate, offset, margin
+        self._parameters = half_life, often, recent_gaps, evidence, rate, offset
         self._histories = Histories(*self._parameters)
         self._of: dict[int, History] = {}
         self._keys: dict[int, Hashable] = {}

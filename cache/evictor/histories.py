@@ -8,7 +8,7 @@ first block that left, and goes on when they come back.
                         │ buried
                         └──────> ghost ──entered again──> history
 
-Ranks are renewed once an eighth of the candidates has changed, the model when requests have grown by a tenth.
+Ranks are renewed once a quarter of the candidates has changed, the model when requests have grown by a tenth.
 
 Knows nothing of what a candidate is: a block, or a run of the tree.
 """
@@ -29,7 +29,7 @@ from cache.evictor.hazard_model import EDGES, HazardModel, Kind, Life
 from cache.evictor.rival import Rival, Visit
 
 FIRST_FIT, LONGEST_PAUSE, GROWTH = 50, 1000, 0.1  # requests, requests, share of the requests so far
-FRESHNESS = 8
+FRESHNESS = 4
 
 
 class History:
@@ -58,13 +58,13 @@ class Histories:
     """All histories, resident or remembered, and the order in which the candidates among them go."""
 
     def __init__(
-        self, half_life: float, often: int, recent_gaps: int, evidence: float, rate: float, offset: float, margin: float
+        self, half_life: float, often: int, recent_gaps: int, evidence: float, rate: float, offset: float
     ) -> None:
         """The parameters of `Hazard`."""
         self.half_life, self.often, self.recent_gaps = half_life, often, recent_gaps
         self.model = HazardModel(evidence, rate, offset)
         self.ghosts: OrderedDict[Hashable, History] = OrderedDict()
-        self._rival = Rival(margin)
+        self._rival = Rival()
         self._resident: dict[History, None] = {}
         self._free: dict[History, None] = {}
         self._heap: list[Entry] = []

@@ -4,9 +4,9 @@ LRU holds the blocks of the latest requests, as many as fill the pool. So it is 
 block, and how many blocks each request was the last to use: no second cache is kept. (Approximate where a policy has
 forgotten a block that LRU would still hold, and at the edge of the oldest request.)
 
-Where LRU would have hit more, it leads for some turnovers of the pool; then the policy is on trial again, and if it
-fails again LRU leads for twice as long. So a policy that suits the traffic costs nothing, and one that does not costs
-ever less.
+Where LRU would have hit more, by more than chance would bring, it leads for some turnovers of the pool; then the policy
+is on trial again, and if it fails again LRU leads for twice as long, up to a bound. So a policy that suits the traffic
+costs nothing, one that does not costs little, and one that needs to learn gets its chance.
 
 Knows nothing of the policy.
 """
@@ -46,10 +46,8 @@ class Visit:
 class Rival:
     """Keeps the score between LRU and a policy; `leads` says who chooses."""
 
-    def __init__(self, margin: float = 0.02) -> None:
-        """`margin`: the share of LRU's hits by which LRU must be ahead to lead."""
+    def __init__(self) -> None:
         self.leads = False
-        self._margin = margin
         self._held: dict[int, Visit] = {}
         self._total = self._capacity = 0
         self._ours = self._lrus = self._behind = self._variance = 0.0
@@ -112,11 +110,7 @@ class Rival:
             if waited < self._pause:
                 return False
             self._pause = min(2 * self._pause, LONGEST)
-        elif (
-            waited < TRIAL
-            or self._ours >= (1 - self._margin) * self._lrus
-            or self._lrus - self._ours < CHANCE * sqrt(self._variance)
-        ):
+        elif waited < TRIAL or self._lrus - self._ours <= CHANCE * sqrt(self._variance):
             return False
         self.leads, self._since = not self.leads, self._turnovers
         self._ours = self._lrus = self._behind = self._variance = 0.0

@@ -31,7 +31,7 @@ from cache.sequence import Sequence
 from cache.tokens import PackedTokens
 
 PARAMETERS: dict[str, Any] = {
-    "half_life": 1e4, "often": 8, "recent_gaps": 8, "evidence": 20.0, "rate": 0.3, "offset": 60.0, "margin": 0.02,
+    "half_life": 1e4, "often": 8, "recent_gaps": 8, "evidence": 20.0, "rate": 0.3, "offset": 60.0,
 }  # fmt: skip
 
 
@@ -131,6 +131,29 @@ def test_the_shadow_lru_counts_what_a_real_one_hits() -> None:
         last[block] = visit
         held = [*[b for b in held if b != block][-9:], block]
     assert rival._lrus == rival._ours == ours > 50
+
+
+def leads(rival: Rival, indices: range, resident: bool) -> float:
+    """The share of these requests for which LRU leads; each wants again what the one before it used."""
+    led, last = 0, Visit(-1, 0.0, 0)
+    for index in indices:
+        visit = Visit(index, 0.0, 0)
+        rival.begun(visit, 100)
+        if last.held:
+            rival.wanted(last, 5, resident)
+        rival.touched(visit, 10)
+        rival.entered(5)
+        rival.judge()
+        led, last = led + rival.leads, visit
+    return led / len(indices)
+
+
+def test_lru_takes_over_from_a_policy_that_keeps_losing_and_gives_another_chance_to_one_that_no_longer_does() -> None:
+    rival = Rival()
+    assert leads(rival, range(50), False) == 0, "too early to tell"
+    assert leads(rival, range(50, 5000), False) > 0.8
+    leads(rival, range(5000, 5600), True)
+    assert leads(rival, range(5600, 6600), True) == 0
 
 
 def test_it_keeps_what_comes_back_later_than_lru_can_wait() -> None:
