@@ -22,6 +22,8 @@ LONGEST = 16.0
 """Turnovers that LRU leads at most before the policy is on trial again."""
 SHORTEST = 30
 """Requests that a turnover takes at least: in a small pool it would be over before there is anything to compare."""
+LOSS = 0.005
+"""Share of all blocks asked for that may be lost to LRU before it leads: half a point of hit rate."""
 CHANCE = 1.0
 """Standard deviations of its sum, over requests, by which the difference must exceed what chance would bring."""
 
@@ -50,7 +52,7 @@ class Rival:
         self.leads = False
         self._held: dict[int, Visit] = {}
         self._total = self._capacity = 0
-        self._ours = self._lrus = self._behind = self._variance = 0.0
+        self._ours = self._lrus = self._asked = self._behind = self._variance = 0.0
         self._turnovers, self._since, self._pause = 0.0, 0.0, PAUSE
 
     def visit(self, index: int) -> Visit | None:
@@ -95,13 +97,15 @@ class Rival:
             visit.held = True
         visit.stack += count
         self._total += count
+        self._asked += count
 
     def entered(self, count: int) -> None:
         """New blocks turn the pool over, and old hits fade."""
         turned = min(count / max(self._capacity, 1), 1 / SHORTEST)
         self._turnovers += turned
         fade = 0.5 ** (turned / FADE)
-        self._ours, self._lrus, self._variance = self._ours * fade, self._lrus * fade, self._variance * fade
+        self._ours, self._lrus, self._asked = self._ours * fade, self._lrus * fade, self._asked * fade
+        self._variance *= fade
 
     def judge(self) -> bool:
         """Whether the lead changes now."""
@@ -110,8 +114,8 @@ class Rival:
             if waited < self._pause:
                 return False
             self._pause = min(2 * self._pause, LONGEST)
-        elif waited < TRIAL or self._lrus - self._ours <= CHANCE * sqrt(self._variance):
+        elif waited < TRIAL or self._lrus - self._ours <= max(CHANCE * sqrt(self._variance), LOSS * self._asked):
             return False
         self.leads, self._since = not self.leads, self._turnovers
-        self._ours = self._lrus = self._behind = self._variance = 0.0
+        self._ours = self._lrus = self._asked = self._behind = self._variance = 0.0
         return True
