@@ -32,7 +32,8 @@ def pieces(queue: PieceQueue) -> Iterator[Piece]:
     """Oldest first, checking the links on the way."""
     piece = queue.oldest
     while piece is not None:
-        assert piece.queue is queue and piece.start < piece.stop
+        assert piece.queue is queue
+        assert piece.start < piece.stop
         assert piece.older.younger is piece.younger.older is piece
         yield piece
         piece = None if piece is queue.youngest else piece.younger
@@ -73,7 +74,8 @@ def check(chain: HashChain, tree: Radix) -> None:
         assert policy.target == by_block.target
     for run in walk(tree._roots):
         edges = [run.depth, *(piece.stop for piece in run.rank)]
-        assert [piece.start for piece in run.rank] == edges[:-1] and edges[-1] == run.depth + len(run.blocks)
+        assert [piece.start for piece in run.rank] == edges[:-1]
+        assert edges[-1] == run.depth + len(run.blocks)
         assert all(piece.run is run for piece in run.rank)
 
 
