@@ -112,6 +112,13 @@ class TestMisuse:
 
 
 @pytest.mark.parametrize("name", BY_RUN)
+def test_a_subclass_is_told_block_by_block_unless_it_says_how_it_works_on_runs(name: str) -> None:
+    evictor = build("evictor", name)
+    evictor.__class__ = type("Changed", (type(evictor),), {})
+    assert evictor.by_run() is None
+
+
+@pytest.mark.parametrize("name", BY_RUN)
 def test_what_it_remembers_is_bounded_however_often_runs_are_used(name: str) -> None:
     policy = policies(name)[0]
     runs = [leaf([i], 0) for i in range(16)]
