@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from support.conf import build, options
+from support.twins import hinted
 
 from cache.access import Access, Retention
 from cache.allocator.radix import Radix
@@ -60,15 +61,15 @@ def victims(policy: RunPolicy, shapes: list[tuple[int, int, int, int]], count: i
     for request, depth, length, accesses in shapes:
         run = leaf(list(range(first, first + length)), depth)
         first += length
-        insert(policy, run, Access(request))
+        insert(policy, run, hinted(request, 40))
         for more in range(accesses):
-            policy.accessed([run], Access(request + more))
+            policy.accessed([run], hinted(request + more, 40))
         policy.evictable(run)
     return policy.victims(min(count, first), trim) or told
 
 
 SHAPES = st.lists(
-    st.tuples(st.integers(0, 2), st.integers(0, 5), st.integers(1, 6), st.integers(0, 2)), min_size=1, max_size=6
+    st.tuples(st.integers(0, 4), st.integers(0, 5), st.integers(1, 6), st.integers(0, 2)), min_size=1, max_size=6
 )
 
 
