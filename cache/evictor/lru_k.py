@@ -13,16 +13,18 @@ from collections.abc import Hashable, Sequence
 
 from cache.access import Access
 from cache.evictor.ranked import DEEPEST, DEPTH_BITS
-from cache.evictor.ranked_runs import MixedRuns
+from cache.evictor.ranked_runs import RankedRuns
 from cache.evictor.remembering import RememberingEvictor
 from cache.evictor.runs import RunPolicy
 from cache.run import Run
 
 INDEX_BITS = 40
+History = tuple[int, ...]
+"""Indices of the last K uses, oldest first."""
 
 
-class LruK(RememberingEvictor[tuple[int, ...]]):
-    """Facts: indices of the last K uses, oldest first. Rank: (K-th last use or none, last use, deeper first)."""
+class LruK(RememberingEvictor[History]):
+    """Facts: its history. Rank: (K-th last use or none, last use, deeper first)."""
 
     def __init__(self, k: int = 2) -> None:
         if k < 1:
@@ -33,16 +35,13 @@ class LruK(RememberingEvictor[tuple[int, ...]]):
     def by_run(self) -> RunPolicy | None:
         return LruKRuns(self) if type(self) is LruK else None  # a subclass may rank otherwise
 
-    def used(self, block: int, facts: tuple[int, ...] | None, depth: int, access: Access) -> None:
+    def used(self, block: int, facts: History | None, depth: int, access: Access) -> None:
         uses = self.facts[block] = (*(facts or ()), access.index)[-self.k :]
         kth = uses[0] + 1 if len(uses) == self.k else 0
         self.ranks[block] = ((kth << INDEX_BITS) + access.index << DEPTH_BITS) + DEEPEST - depth
 
 
-History = tuple[int, ...]
-
-
-class LruKRuns(MixedRuns):
+class LruKRuns(RankedRuns):
     """The same over runs. `run.rank`: uses since insertion, oldest first and at most K, and per block those before it.
 
     The uses before insertion come from ghosts, which may differ from block to block. They are dropped once there are K
@@ -87,9 +86,7 @@ class LruKRuns(MixedRuns):
         return (kth << INDEX_BITS) + history[-1]
 
     def num_below(self, run: Run, bound: int, most: int) -> int:
-        if run.rank[1] is None:
-            return most if self.rank_at(run, 0) < bound else 0
-        return super().num_below(run, bound, most)
+        return super().num_below(run, bound, most) if run.rank[1] is None else 0
 
     def leaving(self, run: Run, count: int) -> None:
         assert run.keys is not None

@@ -19,7 +19,7 @@ from cache.access import Access
 from cache.evictor.base import Uncover
 from cache.evictor.departing import DepartingEvictor
 from cache.evictor.ranked import DEEPEST, DEPTH_BITS
-from cache.evictor.ranked_runs import MixedRuns
+from cache.evictor.ranked_runs import RankedRuns
 from cache.evictor.run_heap import Entry, is_live
 from cache.evictor.runs import RunPolicy, Trim
 from cache.run import Run
@@ -71,6 +71,8 @@ class TtlPriority(DepartingEvictor):
             self.ranks[block] = rank
             if mark.until < inf:
                 heappush(self._expiries, (mark.until, block, rank))
+        if len(self._expiries) > 2 * len(self.ranks) + 64:
+            self._expiries = sorted(entry for entry in self._expiries if self.ranks.get(entry[1]) == entry[2])
 
     def marks(self, access: Access) -> list[Mark]:
         """What a request marks, in blocks; a later mark takes the place of an earlier one."""
@@ -98,15 +100,13 @@ class TtlPriority(DepartingEvictor):
 
     def _expire(self) -> None:
         """Blocks whose time is up, and that nobody used since, get the default priority."""
-        if len(self._expiries) > 2 * len(self.ranks) + 64:
-            self._expiries = sorted(entry for entry in self._expiries if self.ranks.get(entry[1]) == entry[2])
         while self._expiries and self._expiries[0][0] <= self._now:
             _, block, rank = heappop(self._expiries)
             if self.ranks.get(block) == rank:
                 self.rerank(block, rank & (1 << RECENCY_BITS) - 1 | self.default << RECENCY_BITS)
 
 
-class TtlPriorityRuns(MixedRuns):
+class TtlPriorityRuns(RankedRuns):
     """The same over runs. `run.rank`: (priority, last use) of what nobody marked, and the marks of the last request."""
 
     def __init__(self, policy: TtlPriority) -> None:
@@ -135,9 +135,7 @@ class TtlPriorityRuns(MixedRuns):
         return (priority << INDEX_BITS) + int(rank & (1 << INDEX_BITS) - 1)
 
     def num_below(self, run: Run, bound: int, most: int) -> int:
-        if not run.rank[1]:
-            return most if run.rank[0] < bound else 0
-        return super().num_below(run, bound, most)
+        return 0 if run.rank[1] else super().num_below(run, bound, most)
 
     def offer(self, run: Run) -> None:
         super().offer(run)
