@@ -177,26 +177,33 @@ def test_it_never_falls_far_below_lru_even_where_the_past_misleads() -> None:
     assert rates[0] > rates[1] - 0.005
 
 
-def test_on_conversation_it_closes_the_promised_share_of_the_gap(trace_of_conversation: Path | None) -> None:
+@pytest.mark.parametrize(("num_blocks", "belady", "share"), [(1000, 26_438, 0.25), (10_000, 56_542, 0.15)])
+def test_on_conversation_it_closes_the_promised_share_of_the_gap(
+    num_blocks: int, belady: int, share: float, trace_of_conversation: Path | None
+) -> None:
+    """`belady`: hit blocks of the second half."""
     if trace_of_conversation is None:
         pytest.skip("PAGELAB_DATA names no folder with mooncake_conversation_trace.jsonl.gz")
-    from experiments.replay import access_of
+    from experiments.tune import hits_by_part, split_at
     from experiments.workload.mooncake import Mooncake
 
     requests = list(Mooncake(str(trace_of_conversation)))
-    middle = requests[-1].arrival / 2
-    later = {}
+    border, later = split_at(requests, 0.5), {}
     for name in ("lru", "hazard"):
-        manager, later[name] = CacheManager(HashChain(1000, 512, BuiltinHash(), build("evictor", name))), 0
-        for index, request in enumerate(requests):
-            seq = Sequence(request.tokens, access_of(request, index))
-            if manager.fits(seq):
-                manager.allocate(seq)
-                later[name] += seq.num_hit_blocks if request.arrival >= middle else 0
-                manager.promote_to_immutable(seq, seq.num_tokens)
-                manager.free(seq)
-    belady = 26_438
-    assert later["hazard"] - later["lru"] >= 0.25 * (belady - later["lru"])
+        manager = CacheManager(Radix(num_blocks, 512, BuiltinHash(), build("evictor", name)))
+        later[name] = hits_by_part(requests, manager, border)[0][1]
+    assert later["hazard"] - later["lru"] >= share * (belady - later["lru"])
+
+
+def test_on_popular_prefixes_it_is_level_with_the_policies_made_for_them() -> None:
+    from experiments.tune import hits_by_part
+    from experiments.workload.zipf_system_prompts import ZipfSystemPrompts
+
+    requests, hits = list(ZipfSystemPrompts(num_requests=3000)), {}
+    for name in ("lru", "s3fifo", "hazard"):
+        manager = CacheManager(Radix(2000, 16, BuiltinHash(), build("evictor", name)))
+        hits[name] = sum(hits_by_part(requests, manager, 0)[0])
+    assert hits["hazard"] - hits["lru"] > 0.95 * (hits["s3fifo"] - hits["lru"]) > 0
 
 
 @pytest.fixture
@@ -245,7 +252,7 @@ def test_runs_are_evicted_as_blocks_are_on_real_traffic(pool: int, trace_of_conv
     from experiments.workload.mooncake import Mooncake
 
     managers = [CacheManager(kind(pool, 512, BuiltinHash(), Hazard())) for kind in (Radix, HashChain)]
-    for index, request in enumerate(Mooncake(str(trace_of_conversation), limit=2000)):
+    for index, request in enumerate(Mooncake(str(trace_of_conversation), limit=1200)):
         hits = []
         for manager in managers:
             seq = Sequence(request.tokens, access_of(request, index))
