@@ -22,20 +22,17 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections.abc import Hashable, Iterable, Sequence
-from math import ceil, exp, log
+from math import exp
 
 import numpy as np
 from numpy.typing import NDArray
 
+from cache.evictor.hazard_curves import EDGES, MIDDLES, NUM_AGES, WIDTHS, Curves, Floats
+
 Kind = tuple[Hashable, ...]
 """(stratum, trait, trait, …). A kind without traits, each None, is told by its stratum alone: a float, the mean gap
 between uses in seconds."""
-Floats = NDArray[np.float64]
 
-FIRST_EDGE, RATIO, LAST_EDGE = 2.0, 1.25, 2e5  # seconds
-NUM_AGES = 2 + ceil(log(LAST_EDGE / FIRST_EDGE) / log(RATIO))
-EDGES = tuple(FIRST_EDGE * RATIO**i for i in range(NUM_AGES - 1))
-"""Between the ages of a life table: a quarter wider each."""
 ROUNDS = 3
 MOST_WEIGHT = 1e12
 LEAST = 0.01
@@ -62,10 +59,7 @@ class HazardModel:
 
     def __init__(self, evidence: float = 10.0, rate: float = 0.3, offset: float = 60.0) -> None:
         """`evidence`: uses that weigh as much as the prior; prior hazard = `rate` / (age + `offset` seconds)."""
-        edges = np.array([0.0, *EDGES, FIRST_EDGE * RATIO ** (NUM_AGES - 1)])
-        self._widths: Floats = np.diff(edges)
-        self._middles: Floats = edges[:-1] + self._widths / 2
-        self._prior: Floats = rate / (self._middles + offset)
+        self._prior: Floats = rate / (MIDDLES + offset)
         self._evidence = evidence
         self._lives: dict[Kind, Life] = {}
         self._factors: list[dict[Hashable, float]] = []
@@ -92,7 +86,7 @@ class HazardModel:
         """Hits per second of memory that waiting for a block of this kind earns at best, by age (`EDGES`)."""
         worth = life.worth
         if worth is None:
-            worth = life.worth = steepest_chords(self._hazards(life.kind).tolist(), self._widths.tolist())
+            worth = life.worth = steepest_chords(self._hazards(life.kind).tolist(), WIDTHS.tolist())
         return worth
 
     def fit(self, waiting: Sequence[Life], ages: Floats, keep: float) -> None:
@@ -124,12 +118,11 @@ class HazardModel:
     def _exposure(self, ends: Floats) -> Floats:
         """Seconds spent at each age: everybody who got there, half a bin for those who ended in it."""
         reached = ends[:, ::-1].cumsum(axis=1)[:, ::-1]
-        seconds: Floats = (reached - ends / 2) * self._widths
+        seconds: Floats = (reached - ends / 2) * WIDTHS
         return seconds
 
     def _regress(self, kinds: list[Kind], uses: Floats, exposure: Floats) -> None:
         strata, stratum = _numbered(kind[0] for kind in kinds)
-        gaps = [value if isinstance(value, float) else None for value in strata]
         traits = [_numbered(kind[i] for kind in kinds) for i in range(1, len(kinds[0]))]
         has_traits = np.array([kind[1] is not None for kind in kinds])
         known = self._factors or [{} for _ in traits]
@@ -138,12 +131,11 @@ class HazardModel:
             for before, (values, _) in zip(known, traits, strict=True)
         ]
         product = np.prod([factor[codes] for factor, (_, codes) in zip(factors, traits, strict=True)], axis=0)
+        curves = Curves(list(strata), stratum, uses, has_traits, self._prior, self._evidence)
         total = uses.sum(axis=1) * has_traits
         prior = self._evidence / 2
         for _ in range(ROUNDS):
-            expected = (
-                exposure * self._fit_curves(gaps, stratum, uses, exposure * product[:, None], has_traits)[stratum]
-            ).sum(axis=1)
+            expected = (exposure * curves.fitted(exposure * product[:, None])[stratum]).sum(axis=1)
             for factor, (values, codes) in zip(factors, traits, strict=True):
                 product /= factor[codes]
                 weights = np.bincount(codes, expected * product * has_traits, len(values))
@@ -152,37 +144,13 @@ class HazardModel:
                 if None in values:
                     factor[values[None]] = 1.0
                 product *= factor[codes]
-        curves = self._fit_curves(gaps, stratum, uses, exposure * product[:, None], has_traits)
-        self._curves = {value: curves[place] for value, place in strata.items()}
+        fitted = curves.fitted(exposure * product[:, None])
+        self._pooled = curves.pooled
+        self._curves = {value: fitted[place] for value, place in strata.items()}
         self._factors = [
             {value: float(factor[place]) for value, place in values.items()}
             for factor, (values, _) in zip(factors, traits, strict=True)
         ]
-
-    def _fit_curves(
-        self,
-        gaps: Sequence[float | None],
-        stratum: NDArray[np.intp],
-        uses: Floats,
-        exposure: Floats,
-        has_traits: NDArray[np.bool_],
-    ) -> Floats:
-        """Hazard by age, a row per stratum, each drawn towards that of its gap or of all kinds with traits."""
-        strength = 2 * self._evidence
-        self._pooled = (uses[has_traits].sum(axis=0) + strength) / (
-            exposure[has_traits].sum(axis=0) + strength / self._prior
-        )
-        seen, spent = np.zeros((len(gaps), NUM_AGES)), np.zeros((len(gaps), NUM_AGES))
-        np.add.at(seen, stratum, uses)
-        np.add.at(spent, stratum, exposure)
-        towards = np.array([self._pooled if gap is None else self._by_gap(gap) for gap in gaps])
-        curves: Floats = (seen + self._evidence) / (spent + self._evidence / towards)
-        return curves
-
-    def _by_gap(self, gap: float) -> Floats:
-        """Hazard of Lomax' law of this mean and shape 2: the longer the wait, the likelier that uses have ceased."""
-        hazard: Floats = 2 / (gap + self._middles)
-        return hazard
 
     def _hazards(self, kind: Kind) -> Floats:
         factor = 1.0

@@ -25,7 +25,8 @@ from typing import Any
 import numpy as np
 
 from cache.access import Access
-from cache.evictor.hazard_model import EDGES, HazardModel, Kind, Life
+from cache.evictor.hazard_curves import EDGES
+from cache.evictor.hazard_model import HazardModel, Kind, Life
 from cache.evictor.rival import Rival, Visit
 
 FIRST_FIT, LONGEST_PAUSE, GROWTH = 50, 1000, 0.1  # requests, requests, share of the requests so far

@@ -20,7 +20,8 @@ from cache.allocator.hash_chain import HashChain
 from cache.allocator.radix import Radix
 from cache.evictor.contract import plain, replay
 from cache.evictor.hazard import Hazard
-from cache.evictor.hazard_model import EDGES, HazardModel, Life, steepest_chords
+from cache.evictor.hazard_curves import EDGES
+from cache.evictor.hazard_model import HazardModel, Life, steepest_chords
 from cache.evictor.histories import Histories
 from cache.evictor.lru import Lru
 from cache.evictor.rival import Rival, Visit
