@@ -1,0 +1,79 @@
+"""W-TinyLFU in three lists, with the sketch spelled out cell by cell."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Sequence
+
+from cache.access import Access
+from support.slow_policies.base import Slow
+
+
+class WTinyLfu(Slow):
+    """Everything a request touches at once moves at once and is counted at once."""
+
+    def __init__(self, window: float = 0.01, protected: float = 0.8, counters: int = 65536) -> None:
+        super().__init__()
+        self.share, self.protected_share, self.counters = window, protected, counters
+        self.window: list[int] = []
+        self.probation: list[int] = []
+        self.protected: list[int] = []
+        self.cells: dict[tuple[int, int], int] = {}
+        self.samples = 0
+        self.full = False
+
+    def inserted(self, blocks: Sequence[int], depth: int, access: Access, keys: Sequence[Hashable]) -> None:
+        self.key.update(zip(blocks, keys, strict=True))
+        self.pool = max(self.pool, len(self.key))
+        self.window += reversed(blocks)
+        while not self.full and len(self.window) > max(1, self.share * self.pool):
+            self.probation.append(self.window.pop(0))
+        self.count_up(keys)
+
+    def accessed(self, blocks: Sequence[int], depth: int, access: Access) -> None:
+        for block in reversed(blocks):
+            if block in self.window:
+                self.window.remove(block)
+                self.window.append(block)
+            else:
+                (self.probation if block in self.probation else self.protected).remove(block)
+                self.protected.append(block)
+        while len(self.protected) > max(1, self.protected_share * (1 - self.share) * self.pool):
+            self.probation.append(self.protected.pop(0))
+        self.count_up([self.key[block] for block in blocks])
+
+    def choose(self) -> int:
+        self.full = True
+        window = [block for block in self.window if block in self.free]
+        main = [block for block in [*self.probation, *self.protected] if block in self.free]
+        if not window or not main:
+            return (window or main)[0]
+        if len(self.window) <= max(1, self.share * self.pool):
+            return main[0]
+        if self.count(self.key[window[0]]) <= self.count(self.key[main[0]]):
+            return window[0]
+        self.window.remove(window[0])
+        self.probation.append(window[0])
+        return main[0]
+
+    def leave(self, block: int, key: Hashable) -> None:
+        for queue in (self.window, self.probation, self.protected):
+            if block in queue:
+                queue.remove(block)
+
+    def cells_of(self, key: Hashable) -> list[tuple[int, int]]:
+        """One cell in each of four rows, by a multiplicative hash shifted differently for each."""
+        mixed = hash(key) * 0x9E3779B97F4A7C15 % 2**64
+        return [(row, mixed // 2**shift % self.counters) for row, shift in enumerate((0, 11, 23, 37))]
+
+    def count(self, key: Hashable) -> int:
+        return min(self.cells.get(cell, 0) for cell in self.cells_of(key))
+
+    def count_up(self, keys: Sequence[Hashable]) -> None:
+        """Each key counts one more than before, up to 15; no cell rises further than one of its keys needs."""
+        for key, count in [(key, self.count(key)) for key in keys]:
+            for cell in self.cells_of(key):
+                self.cells[cell] = max(self.cells.get(cell, 0), min(count + 1, 15))
+        self.samples += len(keys)
+        if self.samples >= 10 * max(self.pool, 64):
+            self.samples //= 2
+            self.cells = {cell: count // 2 for cell, count in self.cells.items()}
