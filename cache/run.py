@@ -16,7 +16,7 @@ Knows nothing of pools, sequences or policies.
 from __future__ import annotations
 
 from bisect import bisect_left, insort
-from collections.abc import Iterator, Mapping
+from collections.abc import Hashable, Iterator, Mapping
 from typing import Any
 
 
@@ -24,7 +24,8 @@ class Run:
     """A node of the tree. A root holds no blocks; its `data` is the encoded extra keys everything below it shares."""
 
     __slots__ = (
-        "blocks", "children", "data", "depth", "entry", "last_access", "order", "parent", "rank", "refs", "stride",
+        "blocks", "children", "data", "depth", "entry", "keys", "last_access", "order", "parent", "rank", "refs",
+        "stride",
     )  # fmt: skip
 
     def __init__(
@@ -50,6 +51,8 @@ class Run:
         self.children: dict[bytes, Run] | None = None
         self.order: list[bytes] | None = None
         """The keys of `children` in sorted order, kept up once somebody asked for it."""
+        self.keys: list[Hashable] | None = None
+        """The chained keys of its blocks, where the policy asks for them."""
         self.rank: Any = None
         """What the policy ranks it by; heads and tails of a split start with the same."""
         self.entry: Any = None
@@ -87,6 +90,9 @@ class Run:
         assert parent is not None
         head = Run(parent, self.data[:cut], self.stride, self.blocks[:count], self.depth, self.refs, self.last_access)
         head.rank = self.rank
+        if self.keys is not None:
+            head.keys = self.keys[:count]
+            del self.keys[:count]
         parent.attach(head)
         self.data = self.data[cut:]
         del self.blocks[:count]
@@ -100,6 +106,8 @@ class Run:
         keep = len(self.blocks) - count
         gone = self.blocks[keep:]
         del self.blocks[keep:]
+        if self.keys is not None:
+            del self.keys[keep:]
         if keep:
             if isinstance(self.data, bytes):  # from now on cutting copies nothing
                 self.data = bytearray(self.data)
@@ -112,6 +120,8 @@ class Run:
             self.data = bytearray(self.data)
         self.data += child.data
         self.blocks += child.blocks
+        if self.keys is not None and child.keys is not None:
+            self.keys += child.keys
         self.children, self.order = child.children, child.order
         for grandchild in (self.children or {}).values():
             grandchild.parent = self

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from array import array
 from collections.abc import Hashable
+from collections.abc import Sequence as Items
 from typing import Any
 
 from cache.access import Access
@@ -83,6 +84,12 @@ class Sequence:
         for i in range(len(self._contents), self.num_tokens // block_size):
             self._contents.append(self.packed(i * block_size, (i + 1) * block_size))
         return self._contents
+
+    def contents_between(self, block_size: int, start: int, stop: int) -> Items[Hashable]:
+        """Contents of its full blocks `start` to `stop`; those of the others are not made for that."""
+        if self._contents or stop * block_size > self._num_prompt:
+            return self.contents(block_size)[start:stop]
+        return self.prompt.contents(block_size, start, stop)
 
     def segments(self, block_size: int, start: int = 0) -> list[Segment]:
         """Packed contents of its full blocks from block `start` on or earlier: one segment, or two where what was

@@ -41,8 +41,8 @@ class TokenIds(ABC):
         """Tokens `start` to `stop` as little-endian int32."""
 
     @abstractmethod
-    def contents(self, block_size: int) -> Sequence[Hashable]:
-        """One content per *full* block of `block_size` tokens, front to back."""
+    def contents(self, block_size: int, start: int = 0, stop: int | None = None) -> Sequence[Hashable]:
+        """One content per *full* block of `block_size` tokens, front to back; of blocks `start` to `stop` alone."""
 
     def packed_contents(self, block_size: int) -> tuple[bytes, int]:
         """The contents of the full blocks as bytes, one after another, and how many bytes each takes.
@@ -84,9 +84,10 @@ class PackedTokens(TokenIds):
     def packed(self, start: int = 0, stop: int | None = None) -> bytes:
         return self.data[start * TOKEN_BYTES : None if stop is None else stop * TOKEN_BYTES]
 
-    def contents(self, block_size: int) -> Sequence[Hashable]:
+    def contents(self, block_size: int, start: int = 0, stop: int | None = None) -> Sequence[Hashable]:
         data, step = self.data, block_size * TOKEN_BYTES
-        return [data[i : i + step] for i in range(0, len(data) - step + 1, step)]
+        end = len(data) - step + 1 if stop is None else min(stop * step, len(data) - step + 1)
+        return [data[i : i + step] for i in range(start * step, end, step)]
 
     def packed_contents(self, block_size: int) -> tuple[bytes, int]:
         return self.data, block_size * TOKEN_BYTES
@@ -129,20 +130,22 @@ class TraceTokens(TokenIds):
             tokens.extend(range(first + low, first + high))
         return _little_endian(tokens)
 
-    def contents(self, block_size: int) -> Sequence[Hashable]:
+    def contents(self, block_size: int, start: int = 0, stop: int | None = None) -> Sequence[Hashable]:
         unit, num_full = self.unit, self.num_tokens // block_size
-        if unit == 1 or block_size == 1:
-            return PackedTokens(self.packed(0, num_full * block_size)).contents(block_size)
-        if block_size == unit:
-            return [b * unit for b in self.ids[:num_full]]
-        if unit % block_size == 0:
-            heads = [h for b in self.ids for h in range(b * unit, (b + 1) * unit, block_size)]
-            del heads[num_full:]
-            return heads
-        if block_size % unit == 0:
-            k = block_size // unit
-            return [tuple(b * unit for b in self.ids[i * k : (i + 1) * k]) for i in range(num_full)]
-        return PackedTokens(self.packed(0, num_full * block_size)).contents(block_size)
+        stop = num_full if stop is None else min(stop, num_full)
+        if unit > 1 and block_size > 1:
+            if block_size == unit:
+                return [b * unit for b in self.ids[start:stop]]
+            if unit % block_size == 0:
+                k = unit // block_size
+                first = start // k
+                ids = self.ids[first : -(-stop // k)]
+                heads = [h for b in ids for h in range(b * unit, (b + 1) * unit, block_size)]
+                return heads[start - first * k : stop - first * k]
+            if block_size % unit == 0:
+                k = block_size // unit
+                return [tuple(b * unit for b in self.ids[i * k : (i + 1) * k]) for i in range(start, stop)]
+        return PackedTokens(self.packed(start * block_size, stop * block_size)).contents(block_size)
 
     def packed_contents(self, block_size: int) -> tuple[bytes, int]:
         unit = self.unit

@@ -234,29 +234,30 @@ class Radix(RunTree):
     def _tell_inserted(self, seq: Sequence, runs: list[Run]) -> Run:
         """Tell the policy of new runs along one chain, and return the run they end in."""
         policy, first, last = self._policy, runs[0], runs[-1]
-        keys = self._keys(seq, first.depth, last.depth + len(last.blocks)) if policy.needs_keys else ()
-        policy.inserted(runs, seq.access, keys)
         parent = first.parent
         assert parent is not None
+        keys = self._give_keys(seq, parent, runs) if policy.needs_keys else ()
+        policy.inserted(runs, seq.access, keys)
         if not (
             parent.refs == first.refs == 1  # the sequence alone owns both
             and parent.last_access == first.last_access
-            and parent.rank == first.rank
             and parent.stride == first.stride
-            and policy.uniform
             and len(parent.children or ()) == 1
+            and policy.join(parent, first)
         ):
             return last
         parent.join(first)
         return parent if last is first else last
 
-    def _keys(self, seq: Sequence, start: int, stop: int) -> Items[Hashable]:
-        keys = seq.keys
-        if len(keys) < stop:
-            assert seq.root is not None
-            parent = keys[-1] if keys else self.hasher.root(seq.root)
-            keys += self.hasher.chain(parent, seq.contents(self.block_size)[len(keys) : stop])
-        return keys[start:stop]
+    def _give_keys(self, seq: Sequence, parent: Run, runs: Items[Run]) -> Items[Hashable]:
+        """Chain the keys of new runs on to those of their parent, and return them."""
+        assert seq.root is not None
+        start, stop = runs[0].depth, runs[-1].depth + len(runs[-1].blocks)
+        before = parent.keys[-1] if parent.keys else self.hasher.root(seq.root)
+        keys = self.hasher.chain(before, seq.contents_between(self.block_size, start, stop))
+        for run in runs:
+            run.keys = keys[run.depth - start : run.depth - start + len(run.blocks)]
+        return keys
 
     def _tell_accessed(self, seq: Sequence, runs: list[Run]) -> None:
         self._policy.accessed(runs[:], seq.access)

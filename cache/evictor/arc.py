@@ -10,11 +10,15 @@ O(log n) per candidate, O(1) per touched block; ghosts: at most one pool.
 
 from __future__ import annotations
 
-from collections.abc import Hashable
+from collections.abc import Hashable, Sequence
 
 from cache.access import Access
 from cache.evictor.ghosts import Ghosts
+from cache.evictor.pieces import Piece, PieceQueue
+from cache.evictor.queued_runs import QueuedRuns
 from cache.evictor.queues import CandidateQueue, QueueEvictor
+from cache.evictor.runs import RunPolicy
+from cache.run import Run
 
 
 class Arc(QueueEvictor):
@@ -27,15 +31,12 @@ class Arc(QueueEvictor):
         self.b2: Ghosts[bool] = Ghosts()
         self.target = 0.0
 
+    def by_run(self) -> RunPolicy | None:
+        return ArcRuns(self.b1, self.b2) if type(self) is Arc else None  # a subclass may queue otherwise
+
     def admit(self, key: Hashable, access: Access) -> CandidateQueue:
-        b1, b2 = len(self.b1), len(self.b2)
-        if self.b1.recall(key):
-            self.target = min(self.capacity, self.target + max(1.0, b2 / b1))
-            return self.t2
-        if self.b2.recall(key):
-            self.target = max(0.0, self.target - max(1.0, b1 / b2))
-            return self.t2
-        return self.t1
+        self.target, returns = learn(self.target, self.capacity, self.b1, self.b2, key)
+        return self.t2 if returns else self.t1
 
     def touch(self, block: int, access: Access) -> None:
         self.enqueue(block, self.t2)
@@ -47,11 +48,59 @@ class Arc(QueueEvictor):
     def gone(self, block: int, key: Hashable) -> None:
         seen_once = self.place[block] is self.t1
         (self.b1 if seen_once else self.b2).remember(key, True, self.capacity)
-        room = self.capacity - (len(self.t1) - seen_once)  # the victim still stands in its list
-        if len(self.b1) > room:
-            self.b1.shrink(room)
-        if len(self.b1) + len(self.b2) > self.capacity:
-            self.b2.shrink(self.capacity - len(self.b1))
+        forget(self.capacity, len(self.t1) - seen_once, self.b1, self.b2)  # the victim still stands in its list
 
     def num_ghosts(self) -> int:
         return len(self.b1) + len(self.b2)
+
+
+class ArcRuns(QueuedRuns):
+    """The same over runs. Keys are looked at one by one only where one of a request's new blocks is a ghost."""
+
+    needs_keys = True
+
+    def __init__(self, b1: Ghosts[bool], b2: Ghosts[bool]) -> None:
+        super().__init__(2)
+        self.t1, self.t2 = self.queues
+        self.b1, self.b2 = b1, b2
+        self.target = 0.0
+
+    def admit(self, keys: Sequence[Hashable], access: Access) -> PieceQueue | list[PieceQueue]:
+        if self.b1.knows_none_of(keys) and self.b2.knows_none_of(keys):
+            return self.t1
+        queues = []
+        for key in reversed(keys):
+            self.target, returns = learn(self.target, self.capacity, self.b1, self.b2, key)
+            queues.append(self.t2 if returns else self.t1)
+        queues.reverse()
+        return queues
+
+    def touch(self, run: Run, stamp: int) -> None:
+        self.renew(run, self.t2, stamp)
+
+    def choose(self, most: int) -> tuple[Run | None, int]:
+        once, again = self.t1.first_candidate(), self.t2.first_candidate()
+        over = len(self.t1) - int(self.target)
+        if once and (over > 0 or not again):
+            return once, min(most, len(once.rank[-1]), over if again else most)
+        return again, min(most, len(again.rank[-1])) if again else 0
+
+    def gone(self, piece: Piece, keys: Sequence[Hashable]) -> None:
+        (self.b1 if piece.queue is self.t1 else self.b2).remember_all(keys, True, self.capacity)
+        forget(self.capacity, len(self.t1), self.b1, self.b2)
+
+
+def learn(target: float, capacity: int, b1: Ghosts[bool], b2: Ghosts[bool], key: Hashable) -> tuple[float, bool]:
+    """The boundary once a new block's key is known, and whether it was a ghost, which it is no more."""
+    num_b1, num_b2 = len(b1), len(b2)
+    if b1.recall(key):
+        return min(capacity, target + max(1.0, num_b2 / num_b1)), True
+    if b2.recall(key):
+        return max(0.0, target - max(1.0, num_b1 / num_b2)), True
+    return target, False
+
+
+def forget(capacity: int, num_once: int, b1: Ghosts[bool], b2: Ghosts[bool]) -> None:
+    """T1 and B1 together remember at most one pool, B1 and B2 too."""
+    b1.shrink(capacity - num_once)
+    b2.shrink(capacity - len(b1))

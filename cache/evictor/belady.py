@@ -11,7 +11,7 @@ from collections.abc import Hashable, Sequence
 from cache.access import Access
 from cache.errors import PolicyError
 from cache.evictor.ranked import DEEPEST, DEPTH_BITS, RankedEvictor
-from cache.evictor.ranked_runs import RankedRuns
+from cache.evictor.ranked_runs import FallingRuns
 from cache.evictor.runs import RunPolicy
 from cache.future import NEVER, Future
 from cache.run import Run
@@ -59,7 +59,7 @@ class Belady(RankedEvictor):
         return {"next_use": NEVER - (value >> INDEX_BITS), "depth": depth}
 
 
-class BeladyRuns(RankedRuns):
+class BeladyRuns(FallingRuns):
     """The same over runs. `run.rank`: the request that touched it last, and the next use of each of its blocks."""
 
     uniform = False

@@ -6,7 +6,7 @@ Knows nothing of why a key is remembered. O(1) per operation.
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Hashable
+from collections.abc import Hashable, Iterable, Sequence
 from typing import Generic, TypeVar
 
 T = TypeVar("T")
@@ -30,9 +30,21 @@ class Ghosts(Generic[T]):
         self._memory[key] = memory
         self.shrink(limit)
 
+    def remember_all(self, keys: Sequence[Hashable], memory: T, limit: int) -> None:
+        """`remember` each of these keys, the last one as the newest."""
+        if not self.knows_none_of(keys):
+            for key in keys:
+                self._memory.pop(key, None)
+        self._memory.update(dict.fromkeys(keys, memory))
+        self.shrink(limit)
+
+    def knows_none_of(self, keys: Iterable[Hashable]) -> bool:
+        """Whether none of these is remembered, at the cost of a glance at each."""
+        return self._memory.keys().isdisjoint(keys)
+
     def shrink(self, limit: int) -> None:
         """Forget the oldest until at most `limit` are left."""
-        while len(self._memory) > max(limit, 0):
+        for _ in range(len(self._memory) - max(limit, 0)):
             self._memory.popitem(last=False)
 
     def recall(self, key: Hashable) -> T | None:

@@ -13,6 +13,9 @@ from collections.abc import Hashable, Sequence
 
 from cache.access import Access
 from cache.evictor.ranked import DEEPEST, RankedEvictor
+from cache.evictor.ranked_runs import RankedRuns
+from cache.evictor.runs import RunPolicy
+from cache.run import Run
 
 INDEX_BITS = 40
 
@@ -21,6 +24,10 @@ class LengthAware(RankedEvictor):
     """Rank: (deeper first, last use)."""
 
     adapts = False
+    needs_keys = False
+
+    def by_run(self) -> RunPolicy | None:
+        return LengthAwareRuns() if type(self) is LengthAware else None  # a subclass may rank otherwise
 
     def inserted(self, blocks: Sequence[int], depth: int, access: Access, keys: Sequence[Hashable]) -> None:
         self.must_be_new(self.ranks, blocks)
@@ -30,3 +37,22 @@ class LengthAware(RankedEvictor):
         first = (DEEPEST - depth << INDEX_BITS) + access.index
         step = -1 << INDEX_BITS
         self.ranks.update(zip(blocks, range(first, first + step * len(blocks), step), strict=True))
+
+
+class LengthAwareRuns(RankedRuns):
+    """The same over runs. `run.rank`: the request that touched it last; what is deeper ranks lower."""
+
+    def inserted(self, runs: Sequence[Run], access: Access, keys: Sequence[Hashable]) -> None:
+        self.accessed(runs, access)
+
+    def accessed(self, runs: Sequence[Run], access: Access) -> None:
+        for run in runs:
+            run.rank = access.index
+
+    def rank_at(self, run: Run, place: int) -> int:
+        return (DEEPEST - run.depth - place << INDEX_BITS) + int(run.rank)
+
+    def num_below(self, run: Run, bound: int, most: int) -> int:
+        depth, index = DEEPEST - (bound >> INDEX_BITS), bound & (1 << INDEX_BITS) - 1
+        count = run.depth + len(run.blocks) - 1 - depth + (run.rank < index)
+        return most if count > most else max(count, 0)

@@ -1,10 +1,13 @@
 """Policies that rank whole runs: the run of lowest rank is trimmed from its tail, as far as it stays the lowest.
 
-The counterpart of `ranked.py`, with the same victims: rank, then deeper first, then block id. A heap of (rank, -end,
-last block, run); a run pinned while in the heap leaves a stale entry that is skipped when it surfaces, and the heap is
-rebuilt once stale entries outnumber live ones. O(log n) per event, n candidates, whatever the length of the runs.
+The counterpart of `ranked.py`, with the same victims: rank, then deeper first, then block id. Where one number does not
+say everything of a run, `rank_at` tells its blocks apart, and the base says how ranks go along a run:
 
-Knows nothing of what a rank means.
+    RankedRuns    level or rising towards the tail: once the tail is the lowest, all that is before it may follow
+    FallingRuns   level or falling towards the tail: how far it stays the lowest is found by bisection
+    MixedRuns     anything: found block by block, among those that are to go
+
+O(log n) per event, n candidates, whatever the length of the runs. Knows nothing of what a rank means.
 """
 
 from __future__ import annotations
@@ -12,24 +15,19 @@ from __future__ import annotations
 from abc import abstractmethod
 from bisect import bisect_right
 from collections.abc import Hashable, Sequence
-from heapq import heapify, heappop, heappush
 
 from cache.access import Access
 from cache.errors import PolicyError
+from cache.evictor.run_heap import RunHeap
 from cache.evictor.runs import RunPolicy, Trim
 from cache.run import Run
 
-Entry = tuple[int, int, int, int, Run]
-"""(rank, minus the depth behind its last block, last block, serial number so that runs are never compared, run)"""
-
 
 class RankedRuns(RunPolicy):
-    """Evicts from the candidate of lowest `run.rank`. Subclasses set it in `inserted` and `accessed`."""
+    """Evicts from the candidate of lowest rank. Subclasses set `run.rank` in `inserted` and `accessed`."""
 
     def __init__(self) -> None:
-        self._heap: list[Entry] = []
-        self._serial = 0
-        self._num_live = 0
+        self.heap = RunHeap()
 
     @abstractmethod
     def inserted(self, runs: Sequence[Run], access: Access, keys: Sequence[Hashable]) -> None: ...
@@ -38,71 +36,83 @@ class RankedRuns(RunPolicy):
     def accessed(self, runs: Sequence[Run], access: Access) -> None: ...
 
     def rank_at(self, run: Run, place: int) -> int:
-        """The rank of its block `place`; it never rises from one block to the next."""
+        """The rank of its block `place`."""
         return run.rank  # type: ignore[no-any-return]  # what `inserted` and `accessed` set
 
-    def evictable(self, run: Run) -> None:
+    def leaving(self, run: Run, count: int) -> None:
+        """The last `count` blocks of a run were chosen and are about to go: the place to remember or forget them."""
+        return
+
+    def offer(self, run: Run) -> None:
+        """Make the run a candidate at the rank it has now."""
+        self.heap.push(run, self.rank_at(run, len(run.blocks) - 1))
+
+    def rerank(self, run: Run, rank: object) -> None:
+        """Set `run.rank` of a run that may be a candidate."""
+        run.rank = rank
         if run.entry is not None:
-            raise PolicyError(f"the run that ends in block {run.blocks[-1]} became evictable twice")
-        blocks, heap = run.blocks, self._heap
-        self._serial += 1
-        run.entry = entry = (
-            self.rank_at(run, len(blocks) - 1),
-            -run.depth - len(blocks),
-            blocks[-1],
-            self._serial,
-            run,
-        )
-        heappush(heap, entry)
-        self._num_live += 1
-        if len(heap) > 2 * self._num_live + 64:
-            heap[:] = [entry for entry in heap if entry[4].entry is entry]
-            heapify(heap)
+            self.heap.drop(run)
+            self.offer(run)
+
+    def evictable(self, run: Run) -> None:
+        self.offer(run)
 
     def pinned(self, run: Run) -> None:
-        if run.entry is None:
-            raise PolicyError(f"the run that ends in block {run.blocks[-1]} was pinned but is no candidate")
-        run.entry = None
-        self._num_live -= 1
+        self.heap.drop(run)
 
     def removed(self, run: Run) -> None:
         if run.entry is not None:
-            self.pinned(run)
+            self.heap.drop(run)
 
     def victims(self, count: int, trim: Trim) -> None:
-        heap = self._heap
+        pop = self.heap.pop
         while count:
-            if not heap:
+            run = pop()
+            if run is None:
                 raise PolicyError(f"{type(self).__name__} was asked for a victim and has no candidate")
-            entry = heappop(heap)
-            run: Run | None = entry[4]
-            if run is None or run.entry is not entry:
-                continue
-            while run is not None:
-                run.entry = None
-                self._num_live -= 1
-                going = min(count, self._lead(run))
-                run, count = trim(run, going), count - going
-                if run is not None:
-                    self.evictable(run)
-                    if not count or heap[0] is not run.entry:
-                        break
-                    heappop(heap)
+            going = self._lead(run, min(count, len(run.blocks)))
+            self.leaving(run, going)
+            count -= going
+            rest = trim(run, going)
+            if rest is not None:
+                self.offer(rest)
 
     def candidates(self) -> set[int]:
-        return {entry[2] for entry in self._heap if entry[4].entry is entry}
+        return self.heap.tails()
 
-    def _lead(self, run: Run) -> int:
-        """How many blocks from its tail come before the next candidate's; at least one."""
-        heap, blocks = self._heap, run.blocks
-        if not heap:
-            return len(blocks)
-        following, last, end = heap[0][:3], len(blocks) - 1, -run.depth - len(blocks)
-        if self.uniform:
-            lead = len(blocks) if run.rank < following[0] else 1
-        else:  # ranks fall towards the tail
-            lead = len(blocks) - bisect_right(range(len(blocks)), -following[0], key=lambda i: -self.rank_at(run, i))
-        lead = max(lead, 1)
-        while lead <= last and (self.rank_at(run, last - lead), end + lead, blocks[last - lead]) < following:
+    def num_below(self, run: Run, bound: int, most: int) -> int:
+        """How many of its last `most` blocks, counted from the tail on, rank below `bound`."""
+        return most if self.rank_at(run, len(run.blocks) - 1) < bound else 0
+
+    def _lead(self, run: Run, most: int) -> int:
+        """How many of its last `most` blocks come before the next candidate's; at least one."""
+        entries = self.heap.entries
+        if not entries:
+            return most
+        following = entries[0]
+        lead = self.num_below(run, following[0], most) or 1
+        if lead == most:
+            return most
+        blocks, last, end = run.blocks, len(run.blocks) - 1, -run.depth - len(run.blocks)
+        while lead < most and (self.rank_at(run, last - lead), end + lead, blocks[last - lead]) < following:
             lead += 1
         return lead
+
+
+class FallingRuns(RankedRuns):
+    """No block of a run ranks above the one before it."""
+
+    def num_below(self, run: Run, bound: int, most: int) -> int:
+        start = len(run.blocks) - most
+        if self.rank_at(run, start) < bound:
+            return most
+        places = range(start, len(run.blocks))
+        return most - bisect_right(places, -bound, key=lambda place: -self.rank_at(run, place))
+
+
+class MixedRuns(RankedRuns):
+    """The blocks of a run rank anyhow."""
+
+    def num_below(self, run: Run, bound: int, most: int) -> int:
+        last = len(run.blocks) - 1
+        return next((i for i in range(most) if self.rank_at(run, last - i) >= bound), most)

@@ -37,7 +37,7 @@ class RunPolicy(ABC):
     def inserted(self, runs: Sequence[Run], access: Access, keys: Sequence[Hashable]) -> None:
         """A request computed and registered these runs, mostly one, which lie along one chain without a gap.
 
-        `run.rank` is the policy's to set. `keys` are those of all their blocks.
+        `run.rank` is the policy's to set. `keys` are those of all their blocks; the runs hold them too (`run.keys`).
         """
 
     @abstractmethod
@@ -47,6 +47,13 @@ class RunPolicy(ABC):
     def split(self, head: Run, tail: Run) -> None:
         """`head` was cut off the front of what is now `tail`; both still have the rank of the whole."""
         return
+
+    def join(self, head: Run, tail: Run) -> bool:
+        """Whether `tail`, all that hangs below `head`, with the same owners and accesses, may become part of it.
+
+        If so, `head` has the rank of both from here on and `tail` is no more.
+        """
+        return self.uniform and bool(head.rank == tail.rank)
 
     @abstractmethod
     def evictable(self, run: Run) -> None:

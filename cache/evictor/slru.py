@@ -9,10 +9,14 @@ O(log n) per candidate, O(1) per touched block.
 
 from __future__ import annotations
 
-from collections.abc import Hashable
+from collections.abc import Hashable, Sequence
 
 from cache.access import Access
+from cache.evictor.pieces import PieceQueue
+from cache.evictor.queued_runs import QueuedRuns
 from cache.evictor.queues import CandidateQueue, QueueEvictor
+from cache.evictor.runs import RunPolicy
+from cache.run import Run
 
 
 class Slru(QueueEvictor):
@@ -28,6 +32,9 @@ class Slru(QueueEvictor):
         self.probation, self.protected = self.queues
         self.share = protected
 
+    def by_run(self) -> RunPolicy | None:
+        return SlruRuns(self.share) if type(self) is Slru else None  # a subclass may queue otherwise
+
     def admit(self, key: Hashable, access: Access) -> CandidateQueue:
         return self.probation
 
@@ -39,3 +46,26 @@ class Slru(QueueEvictor):
     def choose(self) -> int:
         block = self.probation.first_candidate()
         return block if block >= 0 else self.protected.first_candidate()
+
+
+class SlruRuns(QueuedRuns):
+    """The same over runs. What overflows does so once the whole request has moved, which leaves the same order."""
+
+    def __init__(self, protected: float) -> None:
+        super().__init__(2)
+        self.probation, self.protected = self.queues
+        self.share = protected
+
+    def admit(self, keys: Sequence[Hashable], access: Access) -> PieceQueue:
+        return self.probation
+
+    def touch(self, run: Run, stamp: int) -> None:
+        self.renew(run, self.protected, stamp)
+
+    def accessed(self, runs: Sequence[Run], access: Access) -> None:
+        super().accessed(runs, access)
+        self.spill(self.protected, int(max(1, self.share * self.capacity)), self.probation)
+
+    def choose(self, most: int) -> tuple[Run | None, int]:
+        run = self.probation.first_candidate() or self.protected.first_candidate()
+        return run, min(most, len(run.rank[-1])) if run else 0

@@ -12,18 +12,35 @@ from __future__ import annotations
 
 from collections.abc import Hashable, Sequence
 from heapq import heappop, heappush
+from math import inf
+from typing import NamedTuple
 
 from cache.access import Access
 from cache.evictor.base import Uncover
 from cache.evictor.departing import DepartingEvictor
 from cache.evictor.ranked import DEEPEST, DEPTH_BITS
+from cache.evictor.ranked_runs import MixedRuns
+from cache.evictor.run_heap import Entry, is_live
+from cache.evictor.runs import RunPolicy, Trim
+from cache.run import Run
 
 INDEX_BITS = 40
 RECENCY_BITS = INDEX_BITS + DEPTH_BITS
 
 
+class Mark(NamedTuple):
+    """Blocks `start` to `stop` have a priority until some time."""
+
+    start: int
+    stop: int
+    priority: int
+    until: float
+
+
 class TtlPriority(DepartingEvictor):
     """Rank: (priority, last use, deeper first)."""
+
+    needs_keys = False
 
     def __init__(self, block_size: int, default: int = 35) -> None:
         """`default`: the priority of what nobody marked; `block_size`: tokens per block."""
@@ -34,6 +51,9 @@ class TtlPriority(DepartingEvictor):
         self._expiries: list[tuple[float, int, int]] = []
         self._now = 0.0
 
+    def by_run(self) -> RunPolicy | None:
+        return TtlPriorityRuns(self) if type(self) is TtlPriority else None  # a subclass may rank otherwise
+
     def inserted(self, blocks: Sequence[int], depth: int, access: Access, keys: Sequence[Hashable]) -> None:
         self.must_be_new(self.ranks, blocks)
         self.accessed(blocks, depth, access)
@@ -43,14 +63,27 @@ class TtlPriority(DepartingEvictor):
         own = access.priority or self.default
         first = (own << RECENCY_BITS) + (access.index << DEPTH_BITS) + DEEPEST - depth
         self.ranks.update(zip(blocks, range(first, first - len(blocks), -1), strict=True))
-        for mark in access.retention:
-            start = max(mark.start // self.block_size - depth, 0)
-            stop = len(blocks) if mark.stop is None else max(-(-mark.stop // self.block_size) - depth, start)
-            for block in blocks[start:stop]:
-                rank = self.ranks[block] & (1 << RECENCY_BITS) - 1 | mark.priority << RECENCY_BITS
-                self.ranks[block] = rank
-                if mark.seconds is not None:
-                    heappush(self._expiries, (access.time + mark.seconds, block, rank))
+        marked: dict[int, Mark] = {}
+        for mark in self.marks(access):
+            marked.update(dict.fromkeys(blocks[max(mark.start - depth, 0) : max(mark.stop - depth, 0)], mark))
+        for block, mark in marked.items():
+            rank = self.ranks[block] & (1 << RECENCY_BITS) - 1 | mark.priority << RECENCY_BITS
+            self.ranks[block] = rank
+            if mark.until < inf:
+                heappush(self._expiries, (mark.until, block, rank))
+
+    def marks(self, access: Access) -> list[Mark]:
+        """What a request marks, in blocks; a later mark takes the place of an earlier one."""
+        size = self.block_size
+        return [
+            Mark(
+                mark.start // size,
+                DEEPEST if mark.stop is None else -(-mark.stop // size),
+                mark.priority,
+                inf if mark.seconds is None else access.time + mark.seconds,
+            )
+            for mark in access.retention
+        ]
 
     def victim(self) -> int:
         self._expire()
@@ -71,3 +104,59 @@ class TtlPriority(DepartingEvictor):
             _, block, rank = heappop(self._expiries)
             if self.ranks.get(block) == rank:
                 self.rerank(block, rank & (1 << RECENCY_BITS) - 1 | self.default << RECENCY_BITS)
+
+
+class TtlPriorityRuns(MixedRuns):
+    """The same over runs. `run.rank`: (priority, last use) of what nobody marked, and the marks of the last request."""
+
+    def __init__(self, policy: TtlPriority) -> None:
+        super().__init__()
+        self._policy = policy
+        self._expiries: list[tuple[float, int, Entry]] = []
+        """Candidates whose last block falls back to the default."""
+        self._now = self._expired = 0.0
+
+    def inserted(self, runs: Sequence[Run], access: Access, keys: Sequence[Hashable]) -> None:
+        self.accessed(runs, access)
+
+    def accessed(self, runs: Sequence[Run], access: Access) -> None:
+        self._now = max(self._now, access.time)
+        own = (access.priority or self._policy.default) << INDEX_BITS
+        rank = own + access.index, self._policy.marks(access) if access.retention else ()
+        for run in runs:
+            run.rank = rank
+
+    def rank_at(self, run: Run, place: int) -> int:
+        rank, marks = run.rank
+        mark = _mark_at(marks, run.depth + place) if marks else None
+        if mark is None:
+            return int(rank)
+        priority = mark.priority if mark.until > self._expired else self._policy.default
+        return (priority << INDEX_BITS) + int(rank & (1 << INDEX_BITS) - 1)
+
+    def num_below(self, run: Run, bound: int, most: int) -> int:
+        if not run.rank[1]:
+            return most if run.rank[0] < bound else 0
+        return super().num_below(run, bound, most)
+
+    def offer(self, run: Run) -> None:
+        super().offer(run)
+        marks = run.rank[1]
+        mark = _mark_at(marks, run.depth + len(run.blocks) - 1) if marks else None
+        if mark is not None and self._expired < mark.until < inf:
+            if len(self._expiries) > 2 * len(self.heap) + 64:
+                self._expiries = sorted(expiry for expiry in self._expiries if is_live(expiry[2]))
+            heappush(self._expiries, (mark.until, run.entry[3], run.entry))
+
+    def victims(self, count: int, trim: Trim) -> None:
+        self._expired = self._now
+        while self._expiries and self._expiries[0][0] <= self._now:
+            entry = heappop(self._expiries)[2]
+            if is_live(entry):
+                self.rerank(entry[4], entry[4].rank)
+        super().victims(count, trim)
+
+
+def _mark_at(marks: Sequence[Mark], depth: int) -> Mark | None:
+    """The mark of the block at this depth: the last one given."""
+    return next((mark for mark in reversed(marks) if mark.start <= depth < mark.stop), None)

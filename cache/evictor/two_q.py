@@ -9,11 +9,15 @@ O(log n) per candidate, O(1) per touched block; ghosts: `remembered` x pool.
 
 from __future__ import annotations
 
-from collections.abc import Hashable
+from collections.abc import Hashable, Sequence
 
 from cache.access import Access
 from cache.evictor.ghosts import Ghosts
+from cache.evictor.pieces import Piece, PieceQueue
+from cache.evictor.queued_runs import QueuedRuns
 from cache.evictor.queues import CandidateQueue, QueueEvictor
+from cache.evictor.runs import RunPolicy
+from cache.run import Run
 
 
 class TwoQ(QueueEvictor):
@@ -27,6 +31,10 @@ class TwoQ(QueueEvictor):
         self.a1in, self.am = self.queues
         self.a1out: Ghosts[bool] = Ghosts()
         self.fifo, self.remembered = fifo, remembered
+
+    def by_run(self) -> RunPolicy | None:
+        plain = type(self) is TwoQ  # a subclass may queue otherwise
+        return TwoQRuns(self.fifo, self.remembered, self.a1out) if plain else None
 
     def admit(self, key: Hashable, access: Access) -> CandidateQueue:
         return self.am if self.a1out.recall(key) else self.a1in
@@ -45,3 +53,34 @@ class TwoQ(QueueEvictor):
 
     def num_ghosts(self) -> int:
         return len(self.a1out)
+
+
+class TwoQRuns(QueuedRuns):
+    """The same over runs: of a run that was hit, the pieces in Am become as few and as young as they can."""
+
+    needs_keys = True
+
+    def __init__(self, fifo: float, remembered: float, a1out: Ghosts[bool]) -> None:
+        super().__init__(2)
+        self.a1in, self.am = self.queues
+        self.a1out = a1out
+        self.fifo, self.remembered = fifo, remembered
+
+    def admit(self, keys: Sequence[Hashable], access: Access) -> PieceQueue | list[PieceQueue]:
+        if self.a1out.knows_none_of(keys):
+            return self.a1in
+        return [self.am if self.a1out.recall(key) else self.a1in for key in keys]
+
+    def touch(self, run: Run, stamp: int) -> None:
+        self.renew_those_in(self.am, run, stamp)
+
+    def choose(self, most: int) -> tuple[Run | None, int]:
+        fifo, main = self.a1in.first_candidate(), self.am.first_candidate()
+        over = len(self.a1in) - int(self.fifo * self.capacity)
+        if fifo and (over > 0 or not main):
+            return fifo, min(most, len(fifo.rank[-1]), over if main else most)
+        return main, min(most, len(main.rank[-1])) if main else 0
+
+    def gone(self, piece: Piece, keys: Sequence[Hashable]) -> None:
+        if piece.queue is self.a1in:
+            self.a1out.remember_all(keys, True, int(self.remembered * self.capacity))

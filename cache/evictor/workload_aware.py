@@ -11,35 +11,55 @@ USENIX ATC 2025. O(log n + categories) per victim, O(1) per touched block.
 from __future__ import annotations
 
 from collections.abc import Hashable, Sequence
-from math import exp
+from math import exp, inf
 
 from cache.access import Access
+from cache.errors import PolicyError
 from cache.evictor.queues import CandidateQueue, QueueEvictor
+from cache.evictor.ranked import DEEPEST, DEPTH_BITS
+from cache.evictor.run_heap import RunHeap
+from cache.evictor.runs import RunPolicy, Trim
+from cache.run import Run
 
 PRIOR = 8.0
 """Blocks' worth of belief that half are used again, after one horizon."""
-MEMORY = 50_000.0
+MEMORY = 50_000
 """Blocks of a category after which what was learned counts half."""
+TICKS = 1 << 20
+"""Of gaps, per second."""
 
 
-class Category(CandidateQueue):
-    """An LRU queue and what is known of reuse in it."""
+class Reuse:
+    """What is known of reuse in a category. In whole numbers, so that it does not matter who adds them up."""
 
     def __init__(self) -> None:
-        super().__init__()
-        self.uses = self.reuses = self.gaps = 0.0
+        self.uses = self.reuses = self.gaps = 0
 
-    def forget(self) -> None:
-        """Halve the evidence once it is plenty, so that a category may change its ways."""
+    def reused(self, count: int, gap: float) -> None:
+        """Blocks of the category were used again, `gap` seconds after their last use."""
+        self.reuses += count
+        self.gaps += count * max(int(gap * TICKS), 0)
+
+    def used(self, count: int) -> None:
+        """Blocks were used by a request of the category; what was learned is halved once it is plenty."""
+        self.uses += count
         if self.uses > MEMORY:
-            self.uses, self.reuses, self.gaps = self.uses / 2, self.reuses / 2, self.gaps / 2
+            self.uses, self.reuses, self.gaps = self.uses // 2, self.reuses // 2, self.gaps // 2
 
     def chance(self, age: float, horizon: float) -> float:
         """That a block unused for `age` seconds is used within the next `horizon` seconds."""
         share = min((self.reuses + PRIOR / 2) / (self.uses + PRIOR), 0.999)
-        mean = max((self.gaps + PRIOR / 2 * horizon) / (self.reuses + PRIOR / 2), 1e-6)
+        mean = max((self.gaps / TICKS + PRIOR / 2 * horizon) / (self.reuses + PRIOR / 2), 1e-6)
         alive = share * exp(-age / mean)
         return alive * (1 - exp(-horizon / mean)) / (1 - share + alive)
+
+
+class Category(CandidateQueue):
+    """A queue in the order of last use, and what is known of reuse in it."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.reuse = Reuse()
 
 
 class WorkloadAware(QueueEvictor):
@@ -55,16 +75,20 @@ class WorkloadAware(QueueEvictor):
         self._last: dict[int, float] = {}
         self._now = 0.0
 
+    def by_run(self) -> RunPolicy | None:
+        return WorkloadAwareRuns(self.horizon) if type(self) is WorkloadAware else None  # a subclass may rank otherwise
+
     def inserted(self, blocks: Sequence[int], depth: int, access: Access, keys: Sequence[Hashable]) -> None:
+        self._set_clock(blocks, depth, access)
         super().inserted(blocks, depth, access, keys)
         self._used(blocks, access)
 
     def accessed(self, blocks: Sequence[int], depth: int, access: Access) -> None:
         for block in blocks:
-            category, gap = self.place[block], access.time - self._last[block]
+            category = self.place[block]
             assert isinstance(category, Category)
-            category.reuses += 1
-            category.gaps += max(gap, 0.0)
+            category.reuse.reused(1, access.time - self._last[block])
+        self._set_clock(blocks, depth, access)
         super().accessed(blocks, depth, access)
         self._used(blocks, access)
 
@@ -76,7 +100,7 @@ class WorkloadAware(QueueEvictor):
 
     def choose(self) -> int:
         def chance(head: tuple[int, Category]) -> float:
-            return head[1].chance(self._now - self._last[head[0]], self.horizon)
+            return head[1].reuse.chance(self._now - self._last[head[0]], self.horizon)
 
         heads = [(category.first_candidate(), category) for category in self.categories.values()]
         return min((head for head in heads if head[0] >= 0), key=chance, default=(-1, None))[0]
@@ -94,6 +118,74 @@ class WorkloadAware(QueueEvictor):
     def _used(self, blocks: Sequence[int], access: Access) -> None:
         self._now = max(self._now, access.time)
         self._last.update(dict.fromkeys(blocks, access.time))
-        category = self._category(access)
-        category.uses += len(blocks)
-        category.forget()
+        self._category(access).reuse.used(len(blocks))
+
+    def _set_clock(self, blocks: Sequence[int], depth: int, access: Access) -> None:
+        """Let the blocks, deepest first, take the places of this request: by its index, then by depth."""
+        self._clock = (access.index << DEPTH_BITS) + DEEPEST - depth - len(blocks)
+
+
+class WorkloadAwareRuns(RunPolicy):
+    """The same over runs, a heap per category. `run.rank`: last use, its time, the category."""
+
+    def __init__(self, horizon: float) -> None:
+        self.horizon = horizon
+        self.categories: dict[str | None, tuple[RunHeap, Reuse]] = {}
+        self._now = 0.0
+
+    def inserted(self, runs: Sequence[Run], access: Access, keys: Sequence[Hashable]) -> None:
+        self._now = max(self._now, access.time)
+        if access.category not in self.categories:
+            self.categories[access.category] = RunHeap(), Reuse()
+        rank, count = (access.index, access.time, access.category), 0
+        for run in runs:
+            run.rank = rank
+            count += len(run.blocks)
+        self.categories[access.category][1].used(count)
+
+    def accessed(self, runs: Sequence[Run], access: Access) -> None:
+        for run in runs:
+            _, time, category = run.rank
+            self.categories[category][1].reused(len(run.blocks), access.time - time)
+        self.inserted(runs, access, ())
+
+    def evictable(self, run: Run) -> None:
+        self._heap(run).push(run, run.rank[0])
+
+    def pinned(self, run: Run) -> None:
+        self._heap(run).drop(run)
+
+    def removed(self, run: Run) -> None:
+        if run.entry is not None:
+            self._heap(run).drop(run)
+
+    def victims(self, count: int, trim: Trim) -> None:
+        while count:
+            heap = self._choose()
+            run = heap.pop()
+            assert run is not None
+            alone = not heap.entries or run.rank[0] < heap.entries[0][0]  # else another branch of the same request
+            going = min(count, len(run.blocks)) if alone else 1
+            count -= going
+            rest = trim(run, going)
+            if rest is not None:
+                self.evictable(rest)
+
+    def candidates(self) -> set[int]:
+        return set[int]().union(*(heap.tails() for heap, _ in self.categories.values()))
+
+    def _heap(self, run: Run) -> RunHeap:
+        return self.categories[run.rank[2]][0]
+
+    def _choose(self) -> RunHeap:
+        best, least = None, inf
+        for heap, reuse in self.categories.values():
+            run = heap.first()
+            if run is None:
+                continue
+            chance = reuse.chance(self._now - run.rank[1], self.horizon)
+            if best is None or chance < least:
+                best, least = heap, chance
+        if best is None:
+            raise PolicyError(f"{type(self).__name__} was asked for a victim and has no candidate")
+        return best

@@ -36,6 +36,12 @@ def leaf(blocks: list[int], depth: int) -> Run:
     return Run(None, b"." * len(blocks), 1, blocks, depth, 0, 0)
 
 
+def insert(policy: RunPolicy, run: Run, access: Access) -> None:
+    """Tell of a new run as the allocator does: it holds its keys."""
+    run.keys = [f"key {block}" for block in run.blocks]
+    policy.inserted([run], access, run.keys[:])
+
+
 def victims(policy: RunPolicy, shapes: list[tuple[int, int, int, int]], count: int) -> list[int]:
     """Block ids in the order of choice, among leaves of (request, depth, length, further accesses)."""
     told: list[int] = []
@@ -48,7 +54,7 @@ def victims(policy: RunPolicy, shapes: list[tuple[int, int, int, int]], count: i
     for request, depth, length, accesses in shapes:
         run = leaf(list(range(first, first + length)), depth)
         first += length
-        policy.inserted([run], Access(request), [])
+        insert(policy, run, Access(request))
         for more in range(accesses):
             policy.accessed([run], Access(request + more))
         policy.evictable(run)
@@ -75,7 +81,7 @@ class TestMisuse:
     def test_a_candidate_twice_or_a_pin_of_none_is_refused(self, name: str, which: int) -> None:
         policy, run, other = policies(name)[which], leaf([3, 4], 0), leaf([5], 0)
         for one in (run, other):
-            policy.inserted([one], Access(0), [])
+            insert(policy, one, Access(0))
         policy.evictable(run)
         with pytest.raises(PolicyError, match="twice"):
             policy.evictable(run)
@@ -90,7 +96,7 @@ class TestMisuse:
     def test_a_removed_run_is_never_chosen(self, name: str, which: int) -> None:
         policy, run, gone = policies(name)[which], leaf([3], 0), leaf([5], 0)
         for one in (gone, run):
-            policy.inserted([one], Access(0), [])
+            insert(policy, one, Access(0))
             policy.evictable(one)
         policy.removed(gone)
         chosen: list[Run] = []
@@ -103,7 +109,7 @@ def test_what_it_remembers_is_bounded_however_often_runs_are_used(name: str) -> 
     policy = policies(name)[0]
     runs = [leaf([i], 0) for i in range(16)]
     for i, run in enumerate(runs):
-        policy.inserted([run], Access(i), [])
+        insert(policy, run, Access(i))
         policy.evictable(run)
     for i in range(16, 6000):
         run = runs[i % 16]
