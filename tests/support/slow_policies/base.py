@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Hashable, Sequence
 
 from cache.access import Access
-from cache.evictor.base import Evictor
+from cache.evictor.base import Evictor, Uncover
 
 
 class Slow(Evictor):
@@ -38,6 +38,18 @@ class Slow(Evictor):
         self.leave(block, self.key.pop(block))
         self.free.remove(block)
         return block
+
+    def victims(self, count: int, uncover: Uncover) -> list[int]:
+        chosen: list[int] = []
+        while len(chosen) < count:
+            chosen.append(self.victim())
+            parent = uncover(chosen[-1])
+            if parent >= 0:
+                self.uncovered(parent)
+        return chosen
+
+    def uncovered(self, block: int) -> None:
+        self.evictable(block)
 
     def candidates(self) -> set[int]:
         return set(self.free)

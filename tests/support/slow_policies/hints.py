@@ -37,6 +37,9 @@ class Session(Slow):
                 if self.belongs(other, session) and self.last[other][0] < self.last[block][0]:
                     self.wanted[other] = False
 
+    def uncovered(self, block: int) -> None:
+        self.free.append(block)  # a turn ends when its last block is nobody's, not when that is evicted
+
     def choose(self) -> int:
         return min(self.free, key=lambda block: (self.wanted[block], self.last[block]))
 
