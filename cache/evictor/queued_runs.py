@@ -4,7 +4,7 @@ A subclass makes its `PieceQueue`s and says three things:
 
     admit    which queue new blocks enter: one for all, or one per block where their keys differ in what is remembered
     touch    what a hit does to a run: mostly `renew` (all of it becomes one piece at the young end of a queue), or
-             `renew_those_in` one queue, or a mark on its pieces
+             `renew_by` (depending on where a piece stands), or a mark on its pieces
     choose   which candidate loses how many of its last blocks in a row, before the policy would look again
 
 and, where it remembers keys (`needs_keys`), `gone`. `run.rank` is the list of the run's pieces, front to back, never
@@ -22,7 +22,7 @@ O(1) per piece touched, O(log n) per candidate, whatever the length of the runs.
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Hashable, Sequence
+from collections.abc import Hashable, Mapping, Sequence
 
 from cache.access import Access
 from cache.errors import PolicyError
@@ -110,28 +110,29 @@ class QueuedRuns(RunPolicy):
         piece.queue, piece.stamp, piece.mark = queue, stamp, 0
         queue.append(piece)
 
-    def renew_those_in(self, queue: PieceQueue, run: Run, stamp: int) -> None:
-        """Of a run in use, what stands in a queue goes to its young end, neighbours as one piece; the rest stays."""
-        pieces: list[Piece] = run.rank
-        if len(pieces) == 1:
-            if pieces[0].queue is queue:
-                self.renew(run, queue, stamp)
-            return
+    def renew_by(self, into: Mapping[PieceQueue, PieceQueue], run: Run, stamp: int) -> None:
+        """Of a run in use, what stands in a queue of `into` goes, without a mark, to the young end of the one it names
+        there, neighbours as one piece; the rest stays."""
         kept: list[Piece] = []
-        for piece in reversed(pieces):
-            if piece.queue is queue:
-                queue.unlink(piece)
-                if kept and kept[-1].queue is queue:  # only what was moved just now can stand in it and touch this one
+        moved = False
+        for piece in reversed(run.rank):
+            queue = into.get(piece.queue)
+            if queue is None:
+                moved = False
+            else:
+                piece.queue.unlink(piece)
+                if moved and kept[-1].queue is queue:
                     behind = kept[-1]
-                    queue.size += piece.stop - piece.start
                     behind.start = piece.start
+                    queue.size += piece.stop - piece.start
                     self.discard(piece)
                     continue
-                piece.stamp, piece.mark = stamp, 0
+                moved = True
+                piece.queue, piece.stamp, piece.mark = queue, stamp, 0
                 queue.append(piece)
             kept.append(piece)
         kept.reverse()
-        pieces[:] = kept
+        run.rank = kept
 
     def move(self, piece: Piece, queue: PieceQueue, stamp: int) -> None:
         """A piece goes to the young end of a queue; where it is the tail of a candidate, that may leave from there."""
@@ -151,6 +152,10 @@ class QueuedRuns(RunPolicy):
             if over < piece.stop - piece.start:
                 piece = self.cut(piece, piece.stop - over)
             self.move(piece, into, self.tick())
+
+    def cut_last(self, piece: Piece) -> Piece:
+        """The last block of a piece, as a piece of its own."""
+        return piece if piece.stop - piece.start == 1 else self.cut(piece, piece.stop - 1)
 
     def cut(self, piece: Piece, at: int) -> Piece:
         """Divide a piece before depth `at`; it keeps its front, and the rest, a piece of its own, is returned."""

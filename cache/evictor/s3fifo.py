@@ -9,11 +9,16 @@ O(log n) amortised per candidate, O(1) per touched block; ghosts: at most one po
 
 from __future__ import annotations
 
-from collections.abc import Hashable
+from collections.abc import Hashable, Sequence
+from math import ceil
 
 from cache.access import Access
 from cache.evictor.ghosts import Ghosts
+from cache.evictor.pieces import Piece, PieceQueue
+from cache.evictor.queued_runs import QueuedRuns
 from cache.evictor.queues import CandidateQueue, QueueEvictor
+from cache.evictor.runs import RunPolicy
+from cache.run import Run
 
 MOST_HITS = 3
 
@@ -30,6 +35,9 @@ class S3Fifo(QueueEvictor):
         self.share = small
         self.hits: dict[int, int] = {}
         self.ghosts: Ghosts[bool] = Ghosts()
+
+    def by_run(self) -> RunPolicy | None:
+        return S3FifoRuns(self.share, self.ghosts) if type(self) is S3Fifo else None  # a subclass may queue otherwise
 
     def admit(self, key: Hashable, access: Access) -> CandidateQueue:
         return self.main if self.ghosts.recall(key) else self.small
@@ -61,3 +69,49 @@ class S3Fifo(QueueEvictor):
 
     def num_ghosts(self) -> int:
         return len(self.ghosts)
+
+
+class S3FifoRuns(QueuedRuns):
+    """The same over runs. `mark`: the hits of a piece; only tails of candidates move on, one block at a time."""
+
+    needs_keys = True
+
+    def __init__(self, small: float, ghosts: Ghosts[bool]) -> None:
+        super().__init__(2)
+        self.small, self.main = self.queues
+        self.share = small
+        self.ghosts = ghosts
+
+    def admit(self, keys: Sequence[Hashable], access: Access) -> PieceQueue | list[PieceQueue]:
+        if self.ghosts.knows_none_of(keys):
+            return self.small
+        return [self.main if self.ghosts.recall(key) else self.small for key in keys]
+
+    def touch(self, run: Run, stamp: int) -> None:
+        for piece in run.rank:
+            if piece.mark < MOST_HITS:
+                piece.mark += 1
+
+    def choose(self, most: int) -> tuple[Run | None, int]:
+        while True:
+            small, main = self.small.first_candidate(), self.main.first_candidate()
+            over = len(self.small) - ceil(self.share * self.capacity) + 1
+            if small and (over > 0 or not main):
+                piece: Piece = small.rank[-1]
+                if piece.mark <= 1:
+                    return small, min(most, len(piece), over if main else most)
+                piece = self.cut_last(piece)
+                piece.mark = 0
+            elif main is None:
+                return None, 0
+            else:
+                piece = main.rank[-1]
+                if not piece.mark:
+                    return main, min(most, len(piece))
+                piece = self.cut_last(piece)
+                piece.mark -= 1
+            self.move(piece, self.main, self.tick())
+
+    def gone(self, piece: Piece, keys: Sequence[Hashable]) -> None:
+        if piece.queue is self.small:
+            self.ghosts.remember_all(keys, True, self.capacity)

@@ -9,10 +9,14 @@ O(log n) amortised per candidate, O(1) per touched block.
 
 from __future__ import annotations
 
-from collections.abc import Hashable
+from collections.abc import Hashable, Sequence
 
 from cache.access import Access
+from cache.evictor.pieces import Piece, PieceQueue
+from cache.evictor.queued_runs import QueuedRuns
 from cache.evictor.queues import CandidateQueue, QueueEvictor
+from cache.evictor.runs import RunPolicy
+from cache.run import Run
 
 PLACE_BITS = 48
 PLACE_MASK = (1 << PLACE_BITS) - 1
@@ -28,6 +32,9 @@ class Sieve(QueueEvictor):
         (self.fifo,) = self.queues
         self.visited: set[int] = set()
         self.hand = self.round = 0
+
+    def by_run(self) -> RunPolicy | None:
+        return SieveRuns() if type(self) is Sieve else None  # a subclass may queue otherwise
 
     def admit(self, key: Hashable, access: Access) -> CandidateQueue:
         return self.fifo
@@ -58,3 +65,41 @@ class Sieve(QueueEvictor):
     def removed(self, block: int) -> None:
         super().removed(block)
         self.visited.discard(block)
+
+
+class SieveRuns(QueuedRuns):
+    """The same over runs. `mark`: whether a piece was visited; the hand clears it of a candidate's last block alone."""
+
+    def __init__(self) -> None:
+        super().__init__(1)
+        (self.fifo,) = self.queues
+        self.round = 0
+        self.hand = 0, 0
+        """Stamp and depth of the block it stands at."""
+
+    def admit(self, keys: Sequence[Hashable], access: Access) -> PieceQueue:
+        return self.fifo
+
+    def touch(self, run: Run, stamp: int) -> None:
+        for piece in run.rank:
+            piece.mark = 1
+
+    def turn(self, piece: Piece) -> int:
+        stamp, depth = self.hand
+        passed = piece.stamp < stamp or (piece.stamp == stamp and piece.stop > depth)
+        return self.round + passed << PLACE_BITS | piece.stamp
+
+    def choose(self, most: int) -> tuple[Run | None, int]:
+        while (run := self.fifo.first_candidate()) is not None:
+            piece: Piece = run.rank[-1]
+            turn = run.entry[0]
+            going = 1 if piece.mark else min(most, len(piece))
+            self.round, self.hand = turn >> PLACE_BITS, (piece.stamp, piece.stop - going)
+            if not piece.mark:
+                if piece is self.fifo.youngest and going == len(piece):
+                    self.round, self.hand = self.round + 1, (0, 0)
+                return run, going
+            self.cut_last(piece).mark = 0
+            self.fifo.withdraw(run)
+            self.fifo.offer(run, turn + (1 << PLACE_BITS))
+        return None, 0

@@ -63,6 +63,7 @@ class TwoQRuns(QueuedRuns):
     def __init__(self, fifo: float, remembered: float, a1out: Ghosts[bool]) -> None:
         super().__init__(2)
         self.a1in, self.am = self.queues
+        self._in_am = {self.am: self.am}
         self.a1out = a1out
         self.fifo, self.remembered = fifo, remembered
 
@@ -72,7 +73,7 @@ class TwoQRuns(QueuedRuns):
         return [self.am if self.a1out.recall(key) else self.a1in for key in keys]
 
     def touch(self, run: Run, stamp: int) -> None:
-        self.renew_those_in(self.am, run, stamp)
+        self.renew_by(self._in_am, run, stamp)
 
     def choose(self, most: int) -> tuple[Run | None, int]:
         fifo, main = self.a1in.first_candidate(), self.am.first_candidate()
