@@ -1,13 +1,14 @@
 """LIRS: keep blocks by the distance between their last two uses, not by the age of the last one.
 
-Blocks of short reuse distance are LIR and own most of the pool; the others (HIR) pass through a short queue. The paper's
-stack orders keys by last use, goes on for HIR keys that have left, and always ends in a LIR key: a HIR key found in it
-has been reused sooner than the last LIR one, so they change places. The queue's first candidate goes; where it has none,
-the LIR block used longest ago that may go.
+Blocks of short reuse distance are LIR and own most of the pool; the others (HIR) pass through a short queue. The
+paper's stack orders keys by last use, goes on for HIR keys that have left, and always ends in a LIR key: a HIR key
+found in it has been reused sooner than the last LIR one, so they change places. The queue's first candidate goes; where
+it has none, the LIR block used longest ago that may go.
 
-Whether a key is in the stack follows from when it was used last: after the LIR block used longest ago (`bottom`). So a
-stamp per key is kept, and no stack. What a request touches moves at once; then LIR blocks that are too many go to the
-queue. Until the first eviction all blocks are LIR; LIR blocks that had to go leave room for the next that return in time.
+Whether a key is in the stack follows from when it was last used: after the LIR block used longest ago (`bottom`). So
+the event of the last use is kept, and no stack. What a request touches moves at once; LIR blocks that are too many by
+then go to the queue. Until the first eviction all blocks are LIR; a LIR block that had to go leaves its room to the next
+that returns in time.
 
 Source: Jiang and Zhang, "LIRS: an efficient low inter-reference recency set replacement policy", SIGMETRICS 2002.
 O(log n) per candidate, O(1) amortised per touched block; ghosts: at most one pool.
@@ -19,12 +20,15 @@ from collections.abc import Hashable, Sequence
 
 from cache.access import Access
 from cache.evictor.ghosts import Ghosts
+from cache.evictor.pieces import Piece, PieceQueue
+from cache.evictor.queued_runs import QueuedRuns
 from cache.evictor.queues import CandidateQueue, QueueEvictor
-from cache.evictor.ranked import DEEPEST, DEPTH_BITS
+from cache.evictor.runs import RunPolicy
+from cache.run import Run
 
 
 class Lirs(QueueEvictor):
-    """`stamps`: when a block was last used, (event, deeper first); a ghost keeps the stamp of its block."""
+    """`last[block]`: the event of its last use, which a ghost remembers."""
 
     def __init__(self, hir: float = 0.05) -> None:
         """`hir`: share of the pool left to blocks of long reuse distance."""
@@ -33,26 +37,31 @@ class Lirs(QueueEvictor):
         super().__init__(2)
         self.lir, self.hir = self.queues
         self.share = hir
-        self.stamps: dict[int, int] = {}
+        self.last: dict[int, int] = {}
         self.ghosts: Ghosts[int] = Ghosts()
         self.bottom = self._event = 0
         self._filling = True
 
+    def by_run(self) -> RunPolicy | None:
+        return LirsRuns(self.share, self.ghosts) if type(self) is Lirs else None  # a subclass may queue otherwise
+
     def inserted(self, blocks: Sequence[int], depth: int, access: Access, keys: Sequence[Hashable]) -> None:
+        self._shrink()
         super().inserted(blocks, depth, access, keys)
-        self._stamp(blocks, depth)
+        self._used(blocks)
 
     def accessed(self, blocks: Sequence[int], depth: int, access: Access) -> None:
+        self._shrink()
         super().accessed(blocks, depth, access)
-        self._stamp(blocks, depth)
+        self._used(blocks)
 
     def admit(self, key: Hashable, access: Access) -> CandidateQueue:
-        last = self.ghosts.recall(key)
-        return self.lir if self._filling or (last is not None and last > self.bottom) else self.hir
+        returns = (self.ghosts.recall(key) or 0) > self.bottom
+        return self.lir if returns or self._filling else self.hir
 
     def touch(self, block: int, access: Access) -> None:
-        stays = self.place[block] is self.hir and self.stamps[block] < self.bottom
-        self.enqueue(block, self.hir if stays else self.lir)
+        in_stack = self.place[block] is self.lir or self.last[block] > self.bottom
+        self.enqueue(block, self.lir if in_stack else self.hir)
 
     def choose(self) -> int:
         self._filling = False
@@ -61,29 +70,83 @@ class Lirs(QueueEvictor):
         return block if block >= 0 else self.lir.first_candidate()
 
     def gone(self, block: int, key: Hashable) -> None:
-        if self.place[block] is self.hir and self.stamps[block] > self.bottom:
-            self.ghosts.remember(key, self.stamps[block], self.capacity)
+        if self.place[block] is self.hir and self.last[block] > self.bottom:
+            self.ghosts.remember(key, self.last[block], self.capacity)
 
     def removed(self, block: int) -> None:
         super().removed(block)
-        if self.stamps.pop(block, None) is not None:
-            self._find_bottom()
+        self.last.pop(block, None)
 
     def num_ghosts(self) -> int:
         return len(self.ghosts)
 
-    def _stamp(self, blocks: Sequence[int], depth: int) -> None:
+    def _used(self, blocks: Sequence[int]) -> None:
         self._event += 1
-        first = (self._event << DEPTH_BITS) + DEEPEST - depth
-        self.stamps.update(zip(blocks, range(first, first - len(blocks), -1), strict=True))
-        self._shrink()
+        self.last.update(dict.fromkeys(blocks, self._event))
 
     def _shrink(self) -> None:
         """The LIR blocks used longest ago become HIR ones until they are as many as they may be."""
-        while not self._filling and len(self.lir) > max(1.0, (1 - self.share) * self.capacity):
+        while not self._filling and len(self.lir) > max(1, int((1 - self.share) * self.capacity)):
             self.enqueue(next(iter(self.lir.blocks)), self.hir)
-        self._find_bottom()
-
-    def _find_bottom(self) -> None:
         if self.lir.blocks:
-            self.bottom = self.stamps[next(iter(self.lir.blocks))]
+            self.bottom = self.last[next(iter(self.lir.blocks))]
+
+
+class LirsRuns(QueuedRuns):
+    """The same over runs; the mark of a piece is the event of its last use."""
+
+    needs_keys = True
+
+    def __init__(self, hir: float, ghosts: Ghosts[int]) -> None:
+        super().__init__(2)
+        self.lir, self.hir = self.queues
+        self.share = hir
+        self.ghosts = ghosts
+        self.bottom = 0
+        self._stay = {self.lir: self.lir, self.hir: self.hir}
+        self._filling = True
+
+    def inserted(self, runs: Sequence[Run], access: Access, keys: Sequence[Hashable]) -> None:
+        self._shrink()
+        super().inserted(runs, access, keys)
+        self._used(runs)
+
+    def accessed(self, runs: Sequence[Run], access: Access) -> None:
+        self._shrink()
+        super().accessed(runs, access)
+        self._used(runs)
+
+    def admit(self, keys: Sequence[Hashable], access: Access) -> PieceQueue | list[PieceQueue]:
+        if self._filling:
+            return self.lir
+        if self.ghosts.knows_none_of(keys):
+            return self.hir
+        return [self.lir if (self.ghosts.recall(key) or 0) > self.bottom else self.hir for key in keys]
+
+    def touch(self, run: Run, stamp: int) -> None:
+        for piece in run.rank:
+            if piece.queue is self.hir and piece.mark > self.bottom:
+                self.move(piece, self.lir, stamp)
+        self.renew_by(self._stay, run, stamp)
+
+    def choose(self, most: int) -> tuple[Run | None, int]:
+        self._filling = False
+        self._shrink()
+        run = self.hir.first_candidate() or self.lir.first_candidate()
+        return run, min(most, len(run.rank[-1])) if run else 0
+
+    def gone(self, piece: Piece, keys: Sequence[Hashable]) -> None:
+        if piece.queue is self.hir and piece.mark > self.bottom:
+            self.ghosts.remember_all(keys, piece.mark, self.capacity)
+
+    def _used(self, runs: Sequence[Run]) -> None:
+        for run in runs:
+            for piece in run.rank:
+                piece.mark = piece.stamp
+
+    def _shrink(self) -> None:
+        if not self._filling:
+            self.spill(self.lir, max(1, int((1 - self.share) * self.capacity)), self.hir)
+        oldest = self.lir.oldest
+        if oldest is not None:
+            self.bottom = oldest.mark
