@@ -1,9 +1,11 @@
 """W-TinyLFU: a small LRU window in front of a segmented LRU, and a duel by frequency at the door between them.
 
-The window's first candidate meets the one the main part would evict; a sketch of recent uses (`count_min.py`) says
-which was used more often. The loser goes, so one-time blocks rarely displace anything. A request moves and counts at
-once: first all it touches goes where it belongs, then what overflows there goes on. While the pool fills up there is
-nothing to duel for, and what leaves the window enters the main part.
+The window's first candidate meets the one the main part would evict; the one used less often goes, so one-time blocks
+rarely displace anything. Resident blocks carry their counts; those of what has left are in a sketch (`count_min.py`),
+where a block that returns finds its own. All are halved once ten uses per block of the pool have been counted.
+
+A request moves at once: first all it touches goes where it belongs, then what overflows there goes on. While the pool
+fills up there is nothing to duel for, and what leaves the window enters the main part.
 
 Source: Einziger, Friedman, Manes, "TinyLFU: a highly efficient cache admission policy", ACM TOS 2017.
 O(log n) amortised per candidate, O(1) per touched block; remembers no keys, only counters.
@@ -15,11 +17,15 @@ from collections.abc import Hashable, Sequence
 
 from cache.access import Access
 from cache.evictor.count_min import CountMin
-from cache.evictor.pieces import PieceQueue
+from cache.evictor.pieces import Piece, PieceQueue
 from cache.evictor.queued_runs import QueuedRuns
 from cache.evictor.queues import CandidateQueue, QueueEvictor
 from cache.evictor.runs import RunPolicy, Trim
 from cache.run import Run
+
+MOST = 15
+"""Uses that are counted; more is as good."""
+USES_PER_BLOCK, FEWEST_BLOCKS = 10, 64
 
 
 class WTinyLfu(QueueEvictor):
@@ -34,30 +40,34 @@ class WTinyLfu(QueueEvictor):
         super().__init__(3)
         self.window, self.probation, self.protected = self.queues
         self.window_share, self.protected_share = window, protected * (1 - window)
+        self.counts: dict[int, int] = {}
         self.sketch = CountMin(counters)
+        self._uses = 0
         self._filling = True
 
     def by_run(self) -> RunPolicy | None:
         plain = type(self) is WTinyLfu  # a subclass may queue otherwise
         return WTinyLfuRuns(self.window_share, self.protected_share, self.sketch) if plain else None
 
+    def inserted(self, blocks: Sequence[int], depth: int, access: Access, keys: Sequence[Hashable]) -> None:
+        super().inserted(blocks, depth, access, keys)
+        self.counts.update(zip(blocks, map(once_more, self.sketch.read(keys)), strict=True))
+        while self._filling and len(self.window) > most(self.window_share, self.capacity):
+            self.enqueue(next(iter(self.window.blocks)), self.probation)
+        self._used(len(blocks))
+
+    def accessed(self, blocks: Sequence[int], depth: int, access: Access) -> None:
+        super().accessed(blocks, depth, access)
+        while len(self.protected) > most(self.protected_share, self.capacity):
+            self.enqueue(next(iter(self.protected.blocks)), self.probation)
+        self._used(len(blocks))
+
     def admit(self, key: Hashable, access: Access) -> CandidateQueue:
         return self.window
 
     def touch(self, block: int, access: Access) -> None:
+        self.counts[block] = once_more(self.counts[block])
         self.enqueue(block, self.window if self.place[block] is self.window else self.protected)
-
-    def inserted(self, blocks: Sequence[int], depth: int, access: Access, keys: Sequence[Hashable]) -> None:
-        super().inserted(blocks, depth, access, keys)
-        self.sketch.enter(blocks, keys, self.capacity)
-        while self._filling and len(self.window) > most(self.window_share, self.capacity):
-            self.enqueue(next(iter(self.window.blocks)), self.probation)
-
-    def accessed(self, blocks: Sequence[int], depth: int, access: Access) -> None:
-        super().accessed(blocks, depth, access)
-        self.sketch.use(blocks, self.capacity)
-        while len(self.protected) > most(self.protected_share, self.capacity):
-            self.enqueue(next(iter(self.protected.blocks)), self.probation)
 
     def choose(self) -> int:
         self._filling = False
@@ -68,15 +78,28 @@ class WTinyLfu(QueueEvictor):
             return max(ours, main)
         if len(self.window) <= most(self.window_share, self.capacity):
             return main
-        our_count, main_count = self.sketch.counts([ours, main])
-        if our_count <= main_count:
+        if self.counts[ours] <= self.counts[main]:
             return ours
         self.enqueue(ours, self.probation)
         return main
 
+    def gone(self, block: int, key: Hashable) -> None:
+        self.sketch.write([key], self.counts[block])
+
+    def removed(self, block: int) -> None:
+        super().removed(block)
+        self.counts.pop(block, None)
+
+    def _used(self, count: int) -> None:
+        self._uses += count
+        if self._uses >= USES_PER_BLOCK * max(self.capacity, FEWEST_BLOCKS):
+            self._uses //= 2
+            self.sketch.halve()
+            self.counts = {block: count // 2 for block, count in self.counts.items()}
+
 
 class WTinyLfuRuns(QueuedRuns):
-    """The same over runs: the last blocks of the window's first candidate meet one opponent until one of them wins."""
+    """The same over runs; the mark of a piece is how often each of its blocks was used."""
 
     needs_keys = True
 
@@ -85,27 +108,41 @@ class WTinyLfuRuns(QueuedRuns):
         self.window, self.probation, self.protected = self.queues
         self.window_share, self.protected_share = window, protected
         self.sketch = sketch
-        self._after_hit = {
-            self.window: self.window, self.probation: self.protected, self.protected: self.protected
-        }  # fmt: skip
+        self._uses = 0
         self._filling = True
+
+    def inserted(self, runs: Sequence[Run], access: Access, keys: Sequence[Hashable]) -> None:
+        super().inserted(runs, access, keys)
+        counts = [once_more(count) for count in self.sketch.read(keys)]
+        for run in runs:
+            self._mark(run.rank[0], counts, runs[0].depth)
+        if self._filling:
+            self.spill(self.window, most(self.window_share, self.capacity), self.probation)
+        self._used(len(keys))
+
+    def accessed(self, runs: Sequence[Run], access: Access) -> None:
+        super().accessed(runs, access)
+        self.spill(self.protected, most(self.protected_share, self.capacity), self.probation)
+        self._used(sum(len(run.blocks) for run in runs))
 
     def admit(self, keys: Sequence[Hashable], access: Access) -> PieceQueue:
         return self.window
 
     def touch(self, run: Run, stamp: int) -> None:
-        self.renew_by(self._after_hit, run, stamp)
-
-    def inserted(self, runs: Sequence[Run], access: Access, keys: Sequence[Hashable]) -> None:
-        super().inserted(runs, access, keys)
-        self.sketch.enter(blocks_of(runs), keys, self.capacity)
-        if self._filling:
-            self.spill(self.window, most(self.window_share, self.capacity), self.probation)
-
-    def accessed(self, runs: Sequence[Run], access: Access) -> None:
-        super().accessed(runs, access)
-        self.sketch.use(blocks_of(runs), self.capacity)
-        self.spill(self.protected, most(self.protected_share, self.capacity), self.probation)
+        kept: list[Piece] = []
+        for piece in reversed(run.rank):
+            old, count = piece.queue, once_more(piece.mark)
+            queue = old if old is self.window else self.protected
+            old.unlink(piece)
+            if kept and kept[-1].queue is queue and kept[-1].mark == count:
+                kept[-1].start = piece.start
+                queue.size += len(piece)
+                continue
+            piece.queue, piece.stamp, piece.mark = queue, stamp, count
+            queue.append(piece)
+            kept.append(piece)
+        kept.reverse()
+        run.rank = kept
 
     def victims(self, count: int, trim: Trim) -> None:
         self._filling = False
@@ -118,14 +155,34 @@ class WTinyLfuRuns(QueuedRuns):
         if ours is None or main is None or over <= 0:
             run = main or ours
             return run, min(most_going, len(run.rank[-1])) if run else 0
-        piece = ours.rank[-1]
-        challengers = ours.blocks[: -min(most_going, over, len(piece)) - 1 : -1]
-        main_count, *our_counts = self.sketch.counts([main.blocks[-1], *challengers])
-        lost = next((i for i, count in enumerate(our_counts) if count > main_count), len(our_counts))
-        if lost:
-            return ours, lost
+        piece: Piece = ours.rank[-1]
+        if piece.mark <= main.rank[-1].mark:
+            return ours, min(most_going, len(piece), over)
         self.move(self.cut_last(piece), self.probation, self.tick())
         return main, 1
+
+    def gone(self, piece: Piece, keys: Sequence[Hashable]) -> None:
+        self.sketch.write(keys, piece.mark)
+
+    def _mark(self, piece: Piece, counts: Sequence[int], first: int) -> None:
+        """Cut a new run's only piece where the counts of its blocks change; `counts` begin at depth `first`."""
+        while True:
+            count = piece.mark = counts[piece.start - first]
+            at = piece.start + 1
+            while at < piece.stop and counts[at - first] == count:
+                at += 1
+            if at == piece.stop:
+                return
+            piece = self.cut(piece, at)
+
+    def _used(self, count: int) -> None:
+        self._uses += count
+        if self._uses >= USES_PER_BLOCK * max(self.capacity, FEWEST_BLOCKS):
+            self._uses //= 2
+            self.sketch.halve()
+            for queue in self.queues:
+                for piece in queue:
+                    piece.mark //= 2
 
 
 def most(share: float, capacity: int) -> int:
@@ -133,6 +190,6 @@ def most(share: float, capacity: int) -> int:
     return max(1, int(share * capacity))
 
 
-def blocks_of(runs: Sequence[Run]) -> Sequence[int]:
-    """The blocks of runs along one chain."""
-    return runs[0].blocks if len(runs) == 1 else [block for run in runs for block in run.blocks]
+def once_more(count: int) -> int:
+    """A count after one more use."""
+    return min(count + 1, MOST)

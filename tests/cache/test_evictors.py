@@ -46,7 +46,7 @@ GOLDEN = {  # hit blocks on the frozen trace with pools of 40, 120 and 300 block
     "hazard": [2460, 3505, 3712],
     "length_aware": [1126, 1519, 2355],
     "lfu": [2671, 3570, 3764],
-    "lirs": [2452, 3617, 3867],
+    "lirs": [2583, 3633, 3867],
     "lru": [2118, 3128, 3654],
     "lru_k": [2560, 3582, 3844],
     "marconi": [1702, 3208, 3688],

@@ -1,4 +1,4 @@
-"""W-TinyLFU in three lists, with the sketch spelled out cell by cell."""
+"""W-TinyLFU in three lists, with the sketch of what has left spelled out cell by cell."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from support.slow_policies.base import Slow
 
 
 class WTinyLfu(Slow):
-    """Everything a request touches at once moves at once and is counted at once."""
+    """Everything a request touches at once moves at once; residents are counted one by one."""
 
     def __init__(self, window: float = 0.01, protected: float = 0.8, counters: int = 65536) -> None:
         super().__init__()
@@ -17,6 +17,7 @@ class WTinyLfu(Slow):
         self.window: list[int] = []
         self.probation: list[int] = []
         self.protected: list[int] = []
+        self.uses: dict[int, int] = {}
         self.cells: dict[tuple[int, int], int] = {}
         self.samples = 0
         self.full = False
@@ -27,7 +28,9 @@ class WTinyLfu(Slow):
         self.window += reversed(blocks)
         while not self.full and len(self.window) > max(1, self.share * self.pool):
             self.probation.append(self.window.pop(0))
-        self.count_up(keys)
+        for block, key in zip(blocks, keys, strict=True):
+            self.uses[block] = min(15, 1 + min(self.cells.get(cell, 0) for cell in self.cells_of(key)))
+        self.sample(len(blocks))
 
     def accessed(self, blocks: Sequence[int], depth: int, access: Access) -> None:
         for block in reversed(blocks):
@@ -39,7 +42,9 @@ class WTinyLfu(Slow):
                 self.protected.append(block)
         while len(self.protected) > max(1, self.protected_share * (1 - self.share) * self.pool):
             self.probation.append(self.protected.pop(0))
-        self.count_up([self.key[block] for block in blocks])
+        for block in blocks:
+            self.uses[block] = min(15, self.uses[block] + 1)
+        self.sample(len(blocks))
 
     def choose(self) -> int:
         self.full = True
@@ -49,7 +54,7 @@ class WTinyLfu(Slow):
             return (window or main)[0]
         if len(self.window) <= max(1, self.share * self.pool):
             return main[0]
-        if self.count(self.key[window[0]]) <= self.count(self.key[main[0]]):
+        if self.uses[window[0]] <= self.uses[main[0]]:
             return window[0]
         self.window.remove(window[0])
         self.probation.append(window[0])
@@ -59,21 +64,18 @@ class WTinyLfu(Slow):
         for queue in (self.window, self.probation, self.protected):
             if block in queue:
                 queue.remove(block)
+        for cell in self.cells_of(key):
+            self.cells[cell] = max(self.cells.get(cell, 0), self.uses[block])
+        del self.uses[block]
 
     def cells_of(self, key: Hashable) -> list[tuple[int, int]]:
         """One cell in each of four rows, by a multiplicative hash shifted differently for each."""
         mixed = hash(key) * 0x9E3779B97F4A7C15 % 2**64
         return [(row, mixed // 2**shift % self.counters) for row, shift in enumerate((0, 11, 23, 37))]
 
-    def count(self, key: Hashable) -> int:
-        return min(self.cells.get(cell, 0) for cell in self.cells_of(key))
-
-    def count_up(self, keys: Sequence[Hashable]) -> None:
-        """Each key counts one more than before, up to 15; no cell rises further than one of its keys needs."""
-        for key, count in [(key, self.count(key)) for key in keys]:
-            for cell in self.cells_of(key):
-                self.cells[cell] = max(self.cells.get(cell, 0), min(count + 1, 15))
-        self.samples += len(keys)
+    def sample(self, count: int) -> None:
+        self.samples += count
         if self.samples >= 10 * max(self.pool, 64):
             self.samples //= 2
             self.cells = {cell: count // 2 for cell, count in self.cells.items()}
+            self.uses = {block: count // 2 for block, count in self.uses.items()}
