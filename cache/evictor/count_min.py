@@ -1,12 +1,12 @@
 """A count-min sketch of how often keys were used: what is remembered of those that have left, without their names.
 
-Four rows of counters; a key has one cell in each, and its count is the lowest of them: never too low but for halving.
-A count that is written raises only the cells that are below it (conservative update). While somebody counts a key
-itself there is no need to write; so counts are written once, when a key leaves, many keys at a time, and not before
-somebody reads.
+Four rows of counters; a key has one in each, at its hash modulo the row's width, and its count is the lowest of them:
+never too low but for halving. No two widths have a common divisor, so keys that meet in one row seldom meet in another
+(Chinese remainder theorem). A count that is written raises only the counters below it (conservative update).
 
 Sources: Cormode and Muthukrishnan, "An improved data stream summary: the count-min sketch and its applications",
 J. Algorithms 2005; conservative update: Estan and Varghese, "New directions in traffic measurement", SIGCOMM 2002.
+O(1) per key; most keys are new, and one look tells so.
 
 Knows nothing of blocks or of when counts age.
 """
@@ -14,57 +14,54 @@ Knows nothing of blocks or of when counts age.
 from __future__ import annotations
 
 from collections.abc import Hashable, Sequence
-
-import numpy as np
-from numpy.typing import NDArray
+from itertools import count as count_from
+from math import gcd
 
 ROWS = 4
-SPREAD = np.uint64(0x9E3779B97F4A7C15)
-"""2^64 divided by the golden ratio: spreads neighbouring hashes over all bits."""
-SHIFTS = np.array([[0], [11], [23], [37]], np.uint64)
-MOST_WAITING = 4096
-"""Keys that may wait to be written."""
+HALF = bytes(count // 2 for count in range(256))
 
 
 class CountMin:
     """Counts up to 255."""
 
     def __init__(self, counters: int) -> None:
-        """`counters`: cells per row."""
-        self._width = np.uint64(counters)
-        self._first = np.arange(ROWS, dtype=np.uint64)[:, None] * self._width
-        self._counts = np.zeros(ROWS * counters, np.uint8)
-        self._keys: list[Hashable] = []
-        self._written: list[int] = []
-        """Keys that wait to be written, and their counts."""
+        """`counters`: the width of the narrowest row."""
+        widths: list[int] = []
+        for width in count_from(counters):
+            if all(gcd(width, other) == 1 for other in widths):
+                widths.append(width)
+            if len(widths) == ROWS:
+                break
+        self._widths = widths
+        self._rows = [bytearray(width) for width in widths]
 
     def write(self, keys: Sequence[Hashable], count: int) -> None:
         """Each of these keys was used so often, at least."""
-        self._keys += keys
-        self._written += [count] * len(keys)
-        if len(self._keys) > MOST_WAITING:
-            self.read([])
+        one, two, three, four = self._rows
+        p, q, r, s = self._widths
+        for mixed in map(hash, keys):
+            if one[at := mixed % p] < count:
+                one[at] = count
+            if two[at := mixed % q] < count:
+                two[at] = count
+            if three[at := mixed % r] < count:
+                three[at] = count
+            if four[at := mixed % s] < count:
+                four[at] = count
 
     def read(self, keys: Sequence[Hashable]) -> list[int]:
         """How often each of these keys was used, roughly."""
-        num_waiting = len(self._keys)
-        cells = self._cells([*self._keys, *keys])
-        if num_waiting:
-            raised, counts = cells[:, :num_waiting].ravel(), np.array(self._written * ROWS, np.uint8)
-            np.maximum.at(self._counts, raised, counts)  # both of one shape: numpy 2.4 misreads what it must broadcast
-            self._keys.clear()
-            self._written.clear()
-        lowest: list[int] = np.minimum.reduce(self._counts.take(cells[:, num_waiting:])).tolist()
-        return lowest
+        one, two, three, four = self._rows
+        p, q, r, s = self._widths
+        hashes = list(map(hash, keys))
+        counts = [one[mixed % p] for mixed in hashes]
+        if any(counts):
+            for i, count in enumerate(counts):
+                if count:
+                    mixed = hashes[i]
+                    counts[i] = min(count, two[mixed % q], three[mixed % r], four[mixed % s])
+        return counts
 
     def halve(self) -> None:
         """Age all counts."""
-        self.read([])
-        self._counts >>= 1
-
-    def _cells(self, keys: Sequence[Hashable]) -> NDArray[np.int64]:
-        """[ROWS, keys]: where the counters of each key are."""
-        cells = np.fromiter(map(hash, keys), np.int64, len(keys)).view(np.uint64) * SPREAD >> SHIFTS
-        cells %= self._width
-        cells += self._first
-        return cells.view(np.int64)
+        self._rows = [row.translate(HALF) for row in self._rows]

@@ -54,13 +54,15 @@ class WTinyLfu(QueueEvictor):
         self.counts.update(zip(blocks, map(once_more, self.sketch.read(keys)), strict=True))
         while self._filling and len(self.window) > most(self.window_share, self.capacity):
             self.enqueue(next(iter(self.window.blocks)), self.probation)
-        self._used(len(blocks))
+        self._uses += len(blocks)
+        self._age()
 
     def accessed(self, blocks: Sequence[int], depth: int, access: Access) -> None:
         super().accessed(blocks, depth, access)
         while len(self.protected) > most(self.protected_share, self.capacity):
             self.enqueue(next(iter(self.protected.blocks)), self.probation)
-        self._used(len(blocks))
+        self._uses += len(blocks)
+        self._age()
 
     def admit(self, key: Hashable, access: Access) -> CandidateQueue:
         return self.window
@@ -90,8 +92,7 @@ class WTinyLfu(QueueEvictor):
         super().removed(block)
         self.counts.pop(block, None)
 
-    def _used(self, count: int) -> None:
-        self._uses += count
+    def _age(self) -> None:
         if self._uses >= USES_PER_BLOCK * max(self.capacity, FEWEST_BLOCKS):
             self._uses //= 2
             self.sketch.halve()
@@ -113,17 +114,23 @@ class WTinyLfuRuns(QueuedRuns):
 
     def inserted(self, runs: Sequence[Run], access: Access, keys: Sequence[Hashable]) -> None:
         super().inserted(runs, access, keys)
-        counts = [once_more(count) for count in self.sketch.read(keys)]
-        for run in runs:
-            self._mark(run.rank[0], counts, runs[0].depth)
+        before = self.sketch.read(keys)
+        if any(before):
+            self._mark_each(runs, [once_more(count) for count in before])
+        else:
+            for run in runs:
+                run.rank[0].mark = 1
         if self._filling:
             self.spill(self.window, most(self.window_share, self.capacity), self.probation)
-        self._used(len(keys))
+        self._uses += len(keys)
+        self._age()
 
     def accessed(self, runs: Sequence[Run], access: Access) -> None:
         super().accessed(runs, access)
         self.spill(self.protected, most(self.protected_share, self.capacity), self.probation)
-        self._used(sum(len(run.blocks) for run in runs))
+        for run in runs:
+            self._uses += len(run.blocks)
+        self._age()
 
     def admit(self, keys: Sequence[Hashable], access: Access) -> PieceQueue:
         return self.window
@@ -164,19 +171,18 @@ class WTinyLfuRuns(QueuedRuns):
     def gone(self, piece: Piece, keys: Sequence[Hashable]) -> None:
         self.sketch.write(keys, piece.mark)
 
-    def _mark(self, piece: Piece, counts: Sequence[int], first: int) -> None:
-        """Cut a new run's only piece where the counts of its blocks change; `counts` begin at depth `first`."""
-        while True:
-            count = piece.mark = counts[piece.start - first]
-            at = piece.start + 1
-            while at < piece.stop and counts[at - first] == count:
-                at += 1
-            if at == piece.stop:
-                return
-            piece = self.cut(piece, at)
+    def _mark_each(self, runs: Sequence[Run], counts: Sequence[int]) -> None:
+        """Cut the only pieces of new runs where the counts of their blocks change."""
+        first = runs[0].depth
+        for run in runs:
+            piece: Piece = run.rank[0]
+            for depth in range(piece.start + 1, piece.stop):
+                if counts[depth - first] != counts[depth - first - 1]:
+                    piece.mark = counts[depth - first - 1]
+                    piece = self.cut(piece, depth)
+            piece.mark = counts[piece.stop - first - 1]
 
-    def _used(self, count: int) -> None:
-        self._uses += count
+    def _age(self) -> None:
         if self._uses >= USES_PER_BLOCK * max(self.capacity, FEWEST_BLOCKS):
             self._uses //= 2
             self.sketch.halve()

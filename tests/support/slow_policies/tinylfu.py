@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Hashable, Sequence
+from math import gcd
 
 from cache.access import Access
 from support.slow_policies.base import Slow
@@ -13,7 +14,12 @@ class WTinyLfu(Slow):
 
     def __init__(self, window: float = 0.01, protected: float = 0.8, counters: int = 65536) -> None:
         super().__init__()
-        self.share, self.protected_share, self.counters = window, protected, counters
+        self.share, self.protected_share = window, protected
+        self.widths: list[int] = []
+        while len(self.widths) < 4:
+            if all(gcd(counters, width) == 1 for width in self.widths):
+                self.widths.append(counters)
+            counters += 1
         self.window: list[int] = []
         self.probation: list[int] = []
         self.protected: list[int] = []
@@ -69,9 +75,8 @@ class WTinyLfu(Slow):
         del self.uses[block]
 
     def cells_of(self, key: Hashable) -> list[tuple[int, int]]:
-        """One cell in each of four rows, by a multiplicative hash shifted differently for each."""
-        mixed = hash(key) * 0x9E3779B97F4A7C15 % 2**64
-        return [(row, mixed // 2**shift % self.counters) for row, shift in enumerate((0, 11, 23, 37))]
+        """One cell in each of four rows, whose widths have no common divisor."""
+        return [(row, hash(key) % width) for row, width in enumerate(self.widths)]
 
     def sample(self, count: int) -> None:
         self.samples += count
