@@ -111,10 +111,11 @@ def report(name: str, make: Make) -> int:
     table = Table(title=f"the contract of an eviction policy: {name}", title_justify="left", title_style="bold")
     for column in ("promise", "", "remark"):
         table.add_column(column)
-    failed = 0
+    kept = failed = 0
     for promise, check in CHECKS.items():
         try:
             verdict, remark = "[green]pass[/green]", check(make) or ""
+            kept += 1
         except Skip as reason:
             verdict, remark = "[dim]n/a[/dim]", str(reason)
         except Exception as error:
@@ -124,8 +125,18 @@ def report(name: str, make: Make) -> int:
         table.add_row(promise, verdict, escape(remark))
     console = Console(highlight=False)
     console.print(table)
-    console.print(f"{failed} of {len(CHECKS)} promises broken" if failed else f"all {len(CHECKS)} promises kept")
+    console.print(_summary(kept, failed, len(CHECKS) - kept - failed))
     return 1 if failed else 0
+
+
+def _summary(kept: int, failed: int, others: int) -> str:
+    """How many promises were kept, were broken and did not apply, as far as there are any."""
+    counts = [f"{kept} promise{'s' * (kept != 1)} kept"]
+    if failed:
+        counts.insert(0, f"{failed} broken")
+    if others:
+        counts.append(f"{others} do{'es' * (others == 1)} not apply")
+    return ", ".join(counts)
 
 
 def _told(error: Exception) -> str:

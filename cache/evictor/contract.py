@@ -16,9 +16,11 @@ from typing import Any
 
 from cache.access import Access, Retention
 from cache.allocator.hash_chain import HashChain
+from cache.allocator.radix import Radix
 from cache.errors import PolicyError
 from cache.evictor.base import Evictor
 from cache.evictor.lru import Lru
+from cache.evictor.side_by_side import Prompt, evictions
 from cache.future import Future
 from cache.hashing.builtin import BuiltinHash
 from cache.manager import CacheManager
@@ -26,7 +28,6 @@ from cache.sequence import Sequence
 from cache.tokens import PackedTokens
 
 Make = Callable[[], Evictor]
-Prompt = tuple[int, ...]
 POOLS = (40, 120, 300)
 """Pools of the frozen trace, in blocks."""
 BLOCK_SIZE = 512
@@ -94,6 +95,11 @@ def replay(
 def counts(make: Make) -> list[int]:
     """Hit blocks on the frozen trace, per pool of `POOLS`."""
     return [sum(hit or 0 for hit in replay(frozen_trace(), make(), pool)) for pool in POOLS]
+
+
+def held(policy: Any) -> int:
+    """Things held in containers below a policy's attributes; the future it was shown is not its own."""
+    return sum(len(thing) for thing in islice(_containers(policy, set()), 1_000_000))
 
 
 def only_candidates_are_chosen_and_each_once(make: Make) -> None:
@@ -171,9 +177,9 @@ def what_it_remembers_is_bounded_however_often_blocks_are_used(make: Make) -> No
         evictor.accessed([i % blocks], 0, Access(i, float(i), 16))
         evictor.evictable(i % blocks)
         if i == requests // 2:
-            half = _size(evictor)
+            half = held(evictor)
     assert evictor.candidates() == set(range(blocks))
-    assert _size(evictor) <= half + 40 * blocks, "what the policy holds grows with the number of requests"
+    assert held(evictor) <= half + 40 * blocks, "what the policy holds grows with the number of requests"
 
 
 def ghosts_are_bounded_by_the_pool(make: Make) -> str:
@@ -204,6 +210,18 @@ def it_differs_from_lru(make: Make) -> str:
     return f"hit blocks {mine}; LRU {lru}"
 
 
+def told_of_runs_it_chooses_the_same_victims(make: Make) -> None:
+    """In the same order, where the policy offers itself to allocators that think in runs."""
+    if make().by_run() is None:
+        raise Skip("offers nothing to allocators that think in runs (by_run)")
+    prompts, pool = frozen_trace()[:300], POOLS[0]
+    by_block = evictions(HashChain, make(), prompts, pool, hinted)
+    by_run = evictions(Radix, make(), prompts, pool, hinted)
+    for i, (expected, found) in enumerate(zip(by_block, by_run, strict=True)):
+        where = f"requests {2 * i} and {2 * i + 1} of the frozen trace"
+        assert found == expected, f"{where} evict {found} by run, {expected} block by block"
+
+
 CHECKS: MappingProxyType[str, Callable[[Make], str | None]] = MappingProxyType(
     {
         check.__name__.replace("_", " "): check
@@ -219,6 +237,7 @@ CHECKS: MappingProxyType[str, Callable[[Make], str | None]] = MappingProxyType(
             ghosts_are_bounded_by_the_pool,
             a_shifted_workload_recovers,
             it_differs_from_lru,
+            told_of_runs_it_chooses_the_same_victims,
         )
     }
 )
@@ -244,11 +263,6 @@ def _refused(act: Callable[[], Any], what: str) -> None:
     except PolicyError:
         return
     raise AssertionError(f"{what}, and no PolicyError was raised")
-
-
-def _size(evictor: Evictor) -> int:
-    """Things held in containers below the policy's attributes; the future it was shown is not its own."""
-    return sum(len(thing) for thing in islice(_containers(evictor, set()), 1_000_000))
 
 
 def _containers(thing: Any, seen: set[int]) -> Iterator[Any]:

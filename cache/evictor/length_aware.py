@@ -53,6 +53,5 @@ class LengthAwareRuns(RankedRuns):
         return (DEEPEST - run.depth - place << INDEX_BITS) + int(run.rank)
 
     def num_below(self, run: Run, bound: int, most: int) -> int:
-        depth, index = DEEPEST - (bound >> INDEX_BITS), bound & (1 << INDEX_BITS) - 1
-        count = run.depth + len(run.blocks) - 1 - depth + (run.rank < index)
-        return most if count > most else max(count, 0)
+        depth = DEEPEST - (bound >> INDEX_BITS)
+        return min(max(run.depth + len(run.blocks) - 1 - depth, 0), most)

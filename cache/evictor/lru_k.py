@@ -13,7 +13,7 @@ from collections.abc import Hashable, Sequence
 
 from cache.access import Access
 from cache.evictor.ranked import DEEPEST, DEPTH_BITS
-from cache.evictor.ranked_runs import MixedRuns
+from cache.evictor.ranked_runs import RankedRuns
 from cache.evictor.remembering import RememberingEvictor
 from cache.evictor.runs import RunPolicy
 from cache.run import Run
@@ -42,7 +42,7 @@ class LruK(RememberingEvictor[tuple[int, ...]]):
 History = tuple[int, ...]
 
 
-class LruKRuns(MixedRuns):
+class LruKRuns(RankedRuns):
     """The same over runs. `run.rank`: uses since insertion, oldest first and at most K, and per block those before it.
 
     The uses before insertion come from ghosts, which may differ from block to block. They are dropped once there are K
@@ -87,9 +87,7 @@ class LruKRuns(MixedRuns):
         return (kth << INDEX_BITS) + history[-1]
 
     def num_below(self, run: Run, bound: int, most: int) -> int:
-        if run.rank[1] is None:
-            return most if self.rank_at(run, 0) < bound else 0
-        return super().num_below(run, bound, most)
+        return super().num_below(run, bound, most) if run.rank[1] is None else 0
 
     def leaving(self, run: Run, count: int) -> None:
         assert run.keys is not None

@@ -1,11 +1,12 @@
 """Policies that rank whole runs: the run of lowest rank is trimmed from its tail, as far as it stays the lowest.
 
 The counterpart of `ranked.py`, with the same victims: rank, then deeper first, then block id. Where one number does not
-say everything of a run, `rank_at` tells its blocks apart, and the base says how ranks go along a run:
+say everything of a run, `rank_at` tells its blocks apart, and the base says how ranks go along it:
 
     RankedRuns    level or rising towards the tail: once the tail is the lowest, all that is before it may follow
     FallingRuns   level or falling towards the tail: how far it stays the lowest is found by bisection
-    MixedRuns     anything: found block by block, among those that are to go
+
+Where they go anyhow, a policy overrides `num_below`; what that does not count is found block by block.
 
 O(log n) per event, n candidates, whatever the length of the runs. Knows nothing of what a rank means.
 """
@@ -81,7 +82,7 @@ class RankedRuns(RunPolicy):
         return self.heap.tails()
 
     def num_below(self, run: Run, bound: int, most: int) -> int:
-        """How many of its last `most` blocks, counted from the tail on, rank below `bound`."""
+        """How many of its last `most` blocks, counted from the tail on, are known to rank below `bound`, or fewer."""
         return most if self.rank_at(run, len(run.blocks) - 1) < bound else 0
 
     def _lead(self, run: Run, most: int) -> int:
@@ -108,11 +109,3 @@ class FallingRuns(RankedRuns):
             return most
         places = range(start, len(run.blocks))
         return most - bisect_right(places, -bound, key=lambda place: -self.rank_at(run, place))
-
-
-class MixedRuns(RankedRuns):
-    """The blocks of a run rank anyhow."""
-
-    def num_below(self, run: Run, bound: int, most: int) -> int:
-        last = len(run.blocks) - 1
-        return next((i for i in range(most) if self.rank_at(run, last - i) >= bound), most)

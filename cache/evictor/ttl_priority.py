@@ -19,7 +19,7 @@ from cache.access import Access
 from cache.evictor.base import Uncover
 from cache.evictor.departing import DepartingEvictor
 from cache.evictor.ranked import DEEPEST, DEPTH_BITS
-from cache.evictor.ranked_runs import MixedRuns
+from cache.evictor.ranked_runs import RankedRuns
 from cache.evictor.run_heap import Entry, is_live
 from cache.evictor.runs import RunPolicy, Trim
 from cache.run import Run
@@ -106,7 +106,7 @@ class TtlPriority(DepartingEvictor):
                 self.rerank(block, rank & (1 << RECENCY_BITS) - 1 | self.default << RECENCY_BITS)
 
 
-class TtlPriorityRuns(MixedRuns):
+class TtlPriorityRuns(RankedRuns):
     """The same over runs. `run.rank`: (priority, last use) of what nobody marked, and the marks of the last request."""
 
     def __init__(self, policy: TtlPriority) -> None:
@@ -135,9 +135,7 @@ class TtlPriorityRuns(MixedRuns):
         return (priority << INDEX_BITS) + int(rank & (1 << INDEX_BITS) - 1)
 
     def num_below(self, run: Run, bound: int, most: int) -> int:
-        if not run.rank[1]:
-            return most if run.rank[0] < bound else 0
-        return super().num_below(run, bound, most)
+        return 0 if run.rank[1] else super().num_below(run, bound, most)
 
     def offer(self, run: Run) -> None:
         super().offer(run)

@@ -9,12 +9,18 @@ from hypothesis import given
 from hypothesis import strategies as st
 from support.conf import build, options
 
-from cache.access import Access
+from cache.access import Access, Retention
+from cache.allocator.radix import Radix
 from cache.errors import PolicyError
 from cache.evictor.block_by_block import BlockByBlock
+from cache.evictor.contract import held
 from cache.evictor.runs import RunPolicy
 from cache.future import Future
+from cache.hashing.builtin import BuiltinHash
+from cache.manager import CacheManager
 from cache.run import Run
+from cache.sequence import Sequence
+from cache.tokens import PackedTokens
 
 BY_RUN = [name for name in options("evictor") if build("evictor", name).by_run() is not None]
 
@@ -117,4 +123,21 @@ def test_what_it_remembers_is_bounded_however_often_runs_are_used(name: str) -> 
         policy.accessed([run], Access(i))
         policy.evictable(run)
     assert policy.candidates() == set(range(16))
-    assert sum(len(value) for value in vars(policy).values() if hasattr(value, "__len__")) < 40 * 16
+    assert held(policy) < 40 * 16
+
+
+@pytest.mark.parametrize("name", BY_RUN)
+def test_what_has_left_is_forgotten_whatever_became_of_the_runs_it_was_in(name: str) -> None:
+    evictor = build("evictor", name)
+    evictor.foresee(Future((b"", [*range(4), *[i] * 8], 12) for i in range(1200)))
+    cache, sizes = CacheManager(Radix(40, 1, BuiltinHash(), evictor)), []
+    for i in range(1200):
+        about = Access(i, float(i), 12, session=str(i), category="abc"[i % 3], retention=(Retention(0, 6, 50, 9.0),))
+        seq = Sequence(PackedTokens.of([*range(4), *[i] * 8]), about)
+        cache.allocate(seq)
+        for stop in (6, 9, 12):  # grows a run, and splits what it shares
+            cache.promote_to_immutable(seq, stop)
+        cache.free(seq)
+        if i % 300 == 299:
+            sizes.append(held(cache.allocator._policy))  # type: ignore[attr-defined]
+    assert sizes[-1] < 1.5 * sizes[0] + 200, sizes

@@ -7,9 +7,10 @@ from collections.abc import Callable
 from collections.abc import Sequence as Items
 from typing import Any
 
-from cache.access import Access
+from cache.access import Access, Retention
 from cache.allocator.base import Allocator
 from cache.errors import CacheError
+from cache.evictor.contract import BLOCK_SIZE
 from cache.extra_keys import ExtraKeys
 from cache.manager import CacheManager
 from cache.sequence import Sequence
@@ -39,7 +40,7 @@ class Twins:
         return answers[0]
 
     def submit(self, tokens: TokenIds, extra: ExtraKeys, skip_lookup: bool) -> None:
-        access = Access(self.clock, float(self.clock), len(tokens), session=str(self.clock % 3))
+        access = hinted(self.clock, len(tokens))
         self.clock += 1
         self.waiting.append(
             (Sequence(tokens, access, extra, skip_lookup), Sequence(tokens, access, extra, skip_lookup))
@@ -137,3 +138,26 @@ class Twins:
 
 
 EXTRAS = [ExtraKeys()] * 6 + [ExtraKeys(tenant="a"), ExtraKeys(lora="a")]
+
+
+def hinted(clock: int, num_tokens: int) -> Access:
+    """A request with every hint a policy may go by; sessions end, marks overlap and run out, clocks go unevenly.
+
+    Tokens are counted as if a block of the twins held `BLOCK_SIZE`, which is what policies are told.
+    """
+    half, some = num_tokens // 4 * BLOCK_SIZE, 3 * BLOCK_SIZE
+    marks = {
+        1: (Retention(0, half, 80, 9.0), Retention(half // 2, None, 20)),
+        4: (Retention(half, None, 60), Retention(some, 2 * some + 1, 90, 4.0), Retention(some + 1, some + 2, 10)),
+    }
+    return Access(
+        clock,
+        clock * 0.75 - clock % 3,
+        num_tokens // 3 * BLOCK_SIZE,
+        session=str(clock % 3) if clock % 5 else None,
+        turn=clock // 3,
+        category=("chat", "batch", None)[clock % 7 % 3],
+        priority=clock % 11 // 5 * 30,
+        retention=marks.get(clock % 6, ()),
+        last_turn=clock % 13 == 0,
+    )

@@ -17,6 +17,7 @@ class Session(Slow):
         self.users: dict[int, set[str | None]] = {}
         self.last: dict[int, tuple[int, int]] = {}
         self.wanted: dict[int, bool] = {}
+        self.superseded: set[int] = set()
 
     def enter(self, block: int, key: Hashable, depth: int, access: Access) -> None:
         self.users[block] = set()
@@ -24,6 +25,8 @@ class Session(Slow):
 
     def hit(self, block: int, depth: int, access: Access) -> None:
         self.users[block].add(access.session)
+        if block in self.superseded:  # and gone back to: it has proved itself, as if others had used it
+            self.users[block].add(None)
         self.last[block] = access.index, -depth
         self.wanted[block] = not (access.last_turn and self.belongs(block, access.session))
 
@@ -36,6 +39,7 @@ class Session(Slow):
             for other in self.users:
                 if self.belongs(other, session) and self.last[other][0] < self.last[block][0]:
                     self.wanted[other] = False
+                    self.superseded.add(other)
 
     def uncovered(self, block: int) -> None:
         self.free.append(block)  # a turn ends when its last block is nobody's, not when that is evicted
@@ -45,6 +49,7 @@ class Session(Slow):
 
     def leave(self, block: int, key: Hashable) -> None:
         del self.users[block], self.last[block], self.wanted[block]
+        self.superseded.discard(block)
 
 
 class TtlPriority(Slow):
