@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import random
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Hashable
+from collections.abc import Sequence as Items
 from typing import Any
 
 import pytest
@@ -146,6 +147,32 @@ def test_every_policy_evicts_the_same_blocks_in_the_same_order(name: str, block_
             pair.compare_every_block()
 
 
+class Listening(Lru):
+    """Writes down the keys it is handed."""
+
+    needs_keys = True
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.told: list[tuple[list[int], int, list[Hashable]]] = []
+
+    def inserted(self, blocks: Items[int], depth: int, access: Access, keys: Items[Hashable]) -> None:
+        super().inserted(blocks, depth, access, keys)
+        self.told.append((list(blocks), depth, list(keys)))
+
+
+@pytest.mark.parametrize("prompt", [packed, traced])
+def test_a_policy_that_asks_for_keys_is_handed_those_of_the_reference(prompt: Any) -> None:
+    """Of every block, whichever requests computed what is before it, and however its run was split or joined."""
+    draw = random.Random(prompt.__name__)
+    for block_size in (1, 2, 3, 4):
+        pair = twins(Listening, 30, block_size)
+        for _ in range(300):
+            pair.step(draw, prompt)
+        reference, tested = (manager.allocator.evictor for manager in pair.managers)
+        assert reference.told == tested.told  # type: ignore[union-attr]
+
+
 def serve(cache: CacheManager, tokens: object, index: int = 0) -> Sequence:
     seq = Sequence(PackedTokens.of(tokens), Access(index))  # type: ignore[arg-type]
     cache.allocate(seq)
@@ -178,7 +205,7 @@ def calls(do: Callable[[], object]) -> int:
     return count
 
 
-@pytest.mark.parametrize("evictor", ["lru", "fifo", "lfu"])
+@pytest.mark.parametrize("evictor", ["lru", "fifo", "lfu", "slru", "sieve"])
 def test_a_request_costs_the_same_whatever_the_number_of_its_blocks_and_the_size_of_the_pool(evictor: str) -> None:
     def cost(blocks: int, num_blocks: int) -> int:
         cache = radix(num_blocks, 4, build("evictor", evictor))

@@ -78,6 +78,13 @@ def test_packed_contents_of_one_width_are_equal_exactly_where_contents_are(
             assert (a == b) == (content == other)
 
 
+@given(traces(), st.integers(1, 30), st.integers(0, 12), st.integers(0, 12), st.booleans())
+def test_contents_of_some_blocks_are_a_slice_of_all(pair, block_size, start, stop, packed):
+    tokens = PackedTokens(pair[0].packed()) if packed else pair[0]
+    assert tokens.contents(block_size, start, stop) == tokens.contents(block_size)[start:stop]
+    assert tokens.contents(block_size, start) == tokens.contents(block_size)[start:]
+
+
 @given(traces(), st.integers(0, 40), st.integers(0, 40))
 def test_a_slice_of_packed_tokens_is_a_slice_of_the_tokens(pair, start, stop):
     tokens = pair[0]
