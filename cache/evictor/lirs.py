@@ -7,8 +7,8 @@ it has none, the LIR block used longest ago that may go.
 
 Whether a key is in the stack follows from when it was last used: after the LIR block used longest ago (`bottom`). So
 the event of the last use is kept, and no stack. What a request touches moves at once; LIR blocks that are too many by
-then go to the queue. Until the first eviction all blocks are LIR; a LIR block that had to go leaves its room to the next
-that returns in time.
+then go to the queue. Until the first eviction all blocks are LIR; a LIR block that had to go leaves its room to the
+next one that returns in time.
 
 Source: Jiang and Zhang, "LIRS: an efficient low inter-reference recency set replacement policy", SIGMETRICS 2002.
 O(log n) per candidate, O(1) amortised per touched block; ghosts: at most one pool.

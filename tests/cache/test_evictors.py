@@ -127,9 +127,7 @@ OTHER_PARAMETERS: dict[str, dict[str, Any]] = {  # where small pools and short t
 @pytest.mark.parametrize("name", SLOW)
 @settings(max_examples=12, deadline=None)
 @given(seed=st.integers(0, 10**6), num_blocks=st.integers(24, 60), other=st.booleans())
-def test_victims_equal_those_of_a_slow_model_of_the_source(
-    name: str, seed: int, num_blocks: int, other: bool
-) -> None:
+def test_victims_equal_those_of_a_slow_model_of_the_source(name: str, seed: int, num_blocks: int, other: bool) -> None:
     chosen = OTHER_PARAMETERS.get(name, {}) if other else {}
     fast = build("evictor", name, **chosen)
     slow = SLOW[name](**(parameters_of("evictor", name) | chosen))

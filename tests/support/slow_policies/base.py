@@ -1,4 +1,4 @@
-"""What the slow models share: which blocks are there, which may go, and one call per block that enters, is hit or leaves."""
+"""What the slow models share: which blocks are there, which may go, and a call per block that enters, is hit, leaves."""
 
 from __future__ import annotations
 

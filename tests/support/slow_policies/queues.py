@@ -52,7 +52,8 @@ class TwoQ(Slow):
             self.am.append(block)
 
     def choose(self) -> int:
-        return self.first(self.a1in, self.am) if len(self.a1in) > self.fifo * self.pool else self.first(self.am, self.a1in)
+        over = len(self.a1in) > self.fifo * self.pool
+        return self.first(self.a1in, self.am) if over else self.first(self.am, self.a1in)
 
     def leave(self, block: int, key: Hashable) -> None:
         if block in self.am:

@@ -1,4 +1,4 @@
-"""The block of lowest rank goes: LRU-K, GDSF, MRU, length-aware, Marconi, T-LRU. Ranks are tuples, found anew each time."""
+"""The block of lowest rank goes: LRU-K, GDSF, MRU, length-aware, Marconi, T-LRU. Ranks are found anew each time."""
 
 from __future__ import annotations
 
