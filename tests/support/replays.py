@@ -40,9 +40,10 @@ def replayed(
     num_blocks: int,
     evictor: Evictor,
     accesses: list[Access] | None = None,
+    leaf_only: bool = True,
 ) -> tuple[list[int | None], list[Prompt]]:
     """Hit blocks per prompt (None: refused) and the victims in order, by the real cache."""
-    allocator = Remembering(num_blocks, block_size, BuiltinHash(), evictor)
+    allocator = Remembering(num_blocks, block_size, BuiltinHash(), evictor, leaf_only)
     manager = CacheManager(allocator)
     packed = [PackedTokens.of(prompt) for prompt in prompts]
     if evictor.needs_future:

@@ -1,4 +1,4 @@
-"""What the slow models share: which blocks are there, which may go, and a call per block that enters, is hit, leaves."""
+"""What the slow models share: the blocks, which of them may go, and a call for each that enters, is hit or leaves."""
 
 from __future__ import annotations
 

@@ -8,6 +8,9 @@ from math import exp
 from cache.access import Access
 from support.slow_policies.base import Slow
 
+FINEST = 2**20
+"""Parts of a second in which gaps are added up."""
+
 
 class Session(Slow):
     """Every block remembers all its users; what one session alone has used may be declared unwanted."""
@@ -85,59 +88,50 @@ class TtlPriority(Slow):
 
 
 class WorkloadAware(Slow):
-    """Per category the sums of the formula; halved once they hold the evidence of `memory` blocks."""
+    """Per category uses, reuses and the sum of gaps; halved once they hold the evidence of `memory` blocks."""
 
-    def __init__(self, horizon: float = 300.0, memory: float = 50_000.0) -> None:
+    def __init__(self, horizon: float = 300.0, memory: float = 50_000) -> None:
         super().__init__()
         self.horizon, self.memory = horizon, memory
         self.now = 0.0
-        self.queues: dict[str | None, list[int]] = {}
-        self.sums: dict[str | None, list[float]] = {}
-        self.used: dict[int, float] = {}
+        self.sums: dict[str | None, list[int]] = {}
+        self.uses: dict[int, tuple[str | None, float, tuple[int, int]]] = {}
 
     def inserted(self, blocks: Sequence[int], depth: int, access: Access, keys: Sequence[Hashable]) -> None:
         super().inserted(blocks, depth, access, keys)
-        self.use(blocks, access)
+        self.use(blocks, depth, access)
 
     def accessed(self, blocks: Sequence[int], depth: int, access: Access) -> None:
         for block in blocks:
-            before = next(category for category, queue in self.queues.items() if block in queue)
-            self.sums[before][1] += 1
-            self.sums[before][2] += max(access.time - self.used[block], 0.0)
-        for queue in self.queues.values():
-            queue[:] = [block for block in queue if block not in blocks]
-        self.use(blocks, access)
+            category, time, _ = self.uses[block]
+            self.sums[category][1] += 1
+            self.sums[category][2] += max(int((access.time - time) * FINEST), 0)
+        self.use(blocks, depth, access)
 
-    def use(self, blocks: Sequence[int], access: Access) -> None:
+    def use(self, blocks: Sequence[int], depth: int, access: Access) -> None:
         self.now = max(self.now, access.time)
-        self.queues.setdefault(access.category, []).extend(reversed(blocks))
-        for block in blocks:
-            self.used[block] = access.time
-        sums = self.sums.setdefault(access.category, [0.0, 0.0, 0.0])
+        for i, block in enumerate(blocks):
+            self.uses[block] = access.category, access.time, (access.index, -depth - i)
+        sums = self.sums.setdefault(access.category, [0, 0, 0])
         sums[0] += len(blocks)
         if sums[0] > self.memory:
-            sums[:] = [part / 2 for part in sums]
+            sums[:] = [part // 2 for part in sums]
 
     def chance(self, category: str | None, age: float) -> float:
         uses, reuses, gaps = self.sums[category]
         r = min((reuses + 4) / (uses + 8), 0.999)
-        m = max((gaps + 4 * self.horizon) / (reuses + 4), 1e-6)
+        m = max((gaps / FINEST + 4 * self.horizon) / (reuses + 4), 1e-6)
         return r * exp(-age / m) * (1 - exp(-self.horizon / m)) / (1 - r + r * exp(-age / m))
 
     def enter(self, block: int, key: Hashable, depth: int, access: Access) -> None:
         return
 
     def choose(self) -> int:
-        heads = [
-            (category, block)
-            for category, queue in self.queues.items()
-            for block in [next((block for block in queue if block in self.free), None)]
-            if block is not None
-        ]
-        return min(heads, key=lambda head: self.chance(head[0], self.now - self.used[head[1]]))[1]
+        heads = []
+        for category in self.sums:
+            waiting = [block for block in self.free if self.uses[block][0] == category]
+            heads += [min(waiting, key=lambda block: self.uses[block][2])] if waiting else []
+        return min(heads, key=lambda block: self.chance(self.uses[block][0], self.now - self.uses[block][1]))
 
     def leave(self, block: int, key: Hashable) -> None:
-        del self.used[block]
-        for queue in self.queues.values():
-            if block in queue:
-                queue.remove(block)
+        del self.uses[block]

@@ -103,8 +103,8 @@ class Marconi(Ranked):
         self.alpha, self.crossover = alpha, crossover
 
     def rank(self, depth: int, last: int, num_tokens: int) -> Any:
-        bonus = self.alpha * (1 + depth / self.crossover) - self.alpha
-        return last + floor(256 * bonus) / 256, -depth
+        saved = depth / self.crossover  # beyond what a first block saves
+        return last + floor(256 * self.alpha * saved) / 256, -depth
 
 
 class TailLatency(Ranked):
