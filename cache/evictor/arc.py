@@ -79,11 +79,7 @@ class ArcRuns(QueuedRuns):
         self.renew(run, self.t2, stamp)
 
     def choose(self, most: int) -> tuple[Run | None, int]:
-        once, again = self.t1.first_candidate(), self.t2.first_candidate()
-        over = len(self.t1) - int(self.target)
-        if once and (over > 0 or not again):
-            return once, min(most, len(once.rank[-1]), over if again else most)
-        return again, min(most, len(again.rank[-1])) if again else 0
+        return self.first_above(int(self.target), self.t1, self.t2, most)
 
     def gone(self, piece: Piece, keys: Sequence[Hashable]) -> None:
         (self.b1 if piece.queue is self.t1 else self.b2).remember_all(keys, True, self.capacity)

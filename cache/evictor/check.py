@@ -131,12 +131,9 @@ def report(name: str, make: Make) -> int:
 
 def _summary(kept: int, failed: int, others: int) -> str:
     """How many promises were kept, were broken and did not apply, as far as there are any."""
-    counts = [f"{kept} promise{'s' * (kept != 1)} kept"]
-    if failed:
-        counts.insert(0, f"{failed} broken")
-    if others:
-        counts.append(f"{others} do{'es' * (others == 1)} not apply")
-    return ", ".join(counts)
+    said = [(failed, "broken"), (kept, "kept"), (others, "does not apply" if others == 1 else "do not apply")]
+    (first, verb), *rest = [(count, verb) for count, verb in said if count]
+    return ", ".join([f"{first} promise{'s' * (first != 1)} {verb}", *(f"{count} {verb}" for count, verb in rest)])
 
 
 def _told(error: Exception) -> str:

@@ -171,10 +171,10 @@ def what_it_remembers_is_bounded_however_often_blocks_are_used(make: Make) -> No
     for block in range(blocks):
         evictor.inserted([block], 0, Access(block, float(block), 16), [block])
         evictor.evictable(block)
-    half = 0
+    half, for_long = 0, (Retention(0, None, 50, 1e6),)
     for i in range(blocks, requests):
         evictor.pinned(i % blocks)
-        evictor.accessed([i % blocks], 0, Access(i, float(i), 16))
+        evictor.accessed([i % blocks], 0, Access(i, float(i), 16, retention=for_long))
         evictor.evictable(i % blocks)
         if i == requests // 2:
             half = held(evictor)

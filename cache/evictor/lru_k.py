@@ -19,10 +19,12 @@ from cache.evictor.runs import RunPolicy
 from cache.run import Run
 
 INDEX_BITS = 40
+History = tuple[int, ...]
+"""Indices of the last K uses, oldest first."""
 
 
-class LruK(RememberingEvictor[tuple[int, ...]]):
-    """Facts: indices of the last K uses, oldest first. Rank: (K-th last use or none, last use, deeper first)."""
+class LruK(RememberingEvictor[History]):
+    """Facts: its history. Rank: (K-th last use or none, last use, deeper first)."""
 
     def __init__(self, k: int = 2) -> None:
         if k < 1:
@@ -33,13 +35,10 @@ class LruK(RememberingEvictor[tuple[int, ...]]):
     def by_run(self) -> RunPolicy | None:
         return LruKRuns(self) if type(self) is LruK else None  # a subclass may rank otherwise
 
-    def used(self, block: int, facts: tuple[int, ...] | None, depth: int, access: Access) -> None:
+    def used(self, block: int, facts: History | None, depth: int, access: Access) -> None:
         uses = self.facts[block] = (*(facts or ()), access.index)[-self.k :]
         kth = uses[0] + 1 if len(uses) == self.k else 0
         self.ranks[block] = ((kth << INDEX_BITS) + access.index << DEPTH_BITS) + DEEPEST - depth
-
-
-History = tuple[int, ...]
 
 
 class LruKRuns(RankedRuns):

@@ -61,6 +61,17 @@ class QueuedRuns(RunPolicy):
         None where there is no candidate.
         """
 
+    def first_above(self, share: int, queue: PieceQueue, other: PieceQueue, most: int) -> tuple[Run | None, int]:
+        """What `choose` answers who evicts from `queue` while it holds more than `share` blocks, else from `other`; and
+        where the one has no candidate, from the other."""
+        over = queue.size - share
+        run = queue.first_candidate()
+        if over <= 0 or run is None:
+            run = other.first_candidate() or run
+            over = most
+        piece: Piece | None = run.rank[-1] if run else None
+        return run, min(most, over, piece.stop - piece.start) if piece else 0
+
     def gone(self, piece: Piece, keys: Sequence[Hashable]) -> None:
         """The last blocks of a piece have left its queue. `keys`: theirs, in the order in which they left."""
         return

@@ -93,23 +93,17 @@ class S3FifoRuns(QueuedRuns):
                 piece.mark += 1
 
     def choose(self, most: int) -> tuple[Run | None, int]:
+        share = ceil(self.share * self.capacity)
         while True:
-            small, main = self.small.first_candidate(), self.main.first_candidate()
-            over = len(self.small) - ceil(self.share * self.capacity) + 1
-            if small and (over > 0 or not main):
-                piece: Piece = small.rank[-1]
-                if piece.mark <= 1:
-                    return small, min(most, len(piece), over if main else most)
-                piece = self.cut_last(piece)
-                piece.mark = 0
-            elif main is None:
+            run, going = self.first_above(share - 1, self.small, self.main, most)
+            if run is None:
                 return None, 0
-            else:
-                piece = main.rank[-1]
-                if not piece.mark:
-                    return main, min(most, len(piece))
-                piece = self.cut_last(piece)
-                piece.mark -= 1
+            piece: Piece = run.rank[-1]
+            probation = piece.queue is self.small
+            if piece.mark <= (1 if probation else 0):
+                return run, going
+            piece = self.cut_last(piece)
+            piece.mark = 0 if probation else piece.mark - 1
             self.move(piece, self.main, self.tick())
 
     def gone(self, piece: Piece, keys: Sequence[Hashable]) -> None:

@@ -67,5 +67,4 @@ class SlruRuns(QueuedRuns):
         self.spill(self.protected, int(max(1, self.share * self.capacity)), self.probation)
 
     def choose(self, most: int) -> tuple[Run | None, int]:
-        run = self.probation.first_candidate() or self.protected.first_candidate()
-        return run, min(most, len(run.rank[-1])) if run else 0
+        return self.first_above(0, self.probation, self.protected, most)

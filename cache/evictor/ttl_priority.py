@@ -71,6 +71,8 @@ class TtlPriority(DepartingEvictor):
             self.ranks[block] = rank
             if mark.until < inf:
                 heappush(self._expiries, (mark.until, block, rank))
+        if len(self._expiries) > 2 * len(self.ranks) + 64:
+            self._expiries = sorted(entry for entry in self._expiries if self.ranks.get(entry[1]) == entry[2])
 
     def marks(self, access: Access) -> list[Mark]:
         """What a request marks, in blocks; a later mark takes the place of an earlier one."""
@@ -98,8 +100,6 @@ class TtlPriority(DepartingEvictor):
 
     def _expire(self) -> None:
         """Blocks whose time is up, and that nobody used since, get the default priority."""
-        if len(self._expiries) > 2 * len(self.ranks) + 64:
-            self._expiries = sorted(entry for entry in self._expiries if self.ranks.get(entry[1]) == entry[2])
         while self._expiries and self._expiries[0][0] <= self._now:
             _, block, rank = heappop(self._expiries)
             if self.ranks.get(block) == rank:

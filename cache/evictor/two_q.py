@@ -76,11 +76,7 @@ class TwoQRuns(QueuedRuns):
         self.renew_by(self._in_am, run, stamp)
 
     def choose(self, most: int) -> tuple[Run | None, int]:
-        fifo, main = self.a1in.first_candidate(), self.am.first_candidate()
-        over = len(self.a1in) - int(self.fifo * self.capacity)
-        if fifo and (over > 0 or not main):
-            return fifo, min(most, len(fifo.rank[-1]), over if main else most)
-        return main, min(most, len(main.rank[-1])) if main else 0
+        return self.first_above(int(self.fifo * self.capacity), self.a1in, self.am, most)
 
     def gone(self, piece: Piece, keys: Sequence[Hashable]) -> None:
         if piece.queue is self.a1in:

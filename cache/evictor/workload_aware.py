@@ -10,6 +10,7 @@ USENIX ATC 2025. O(log n + categories) per victim, O(1) per touched block.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Hashable, Sequence
 from math import exp, inf
 
@@ -84,10 +85,10 @@ class WorkloadAware(QueueEvictor):
         self._used(blocks, access)
 
     def accessed(self, blocks: Sequence[int], depth: int, access: Access) -> None:
-        for block in blocks:
-            category = self.place[block]
+        alike = Counter(zip(map(self.place.__getitem__, blocks), map(self._last.__getitem__, blocks), strict=True))
+        for (category, last), count in alike.items():
             assert isinstance(category, Category)
-            category.reuse.reused(1, access.time - self._last[block])
+            category.reuse.reused(count, access.time - last)
         self._set_clock(blocks, depth, access)
         super().accessed(blocks, depth, access)
         self._used(blocks, access)

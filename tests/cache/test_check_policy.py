@@ -74,7 +74,7 @@ def test_a_policy_that_chooses_otherwise_when_told_of_runs_is_named_with_the_pla
     assert len(failed) == 1
     assert "told of runs it chooses" in failed[0]
     assert "by run" in table.replace("\n", " ")
-    assert last == "1 broken, 11 promises kept"
+    assert last == "1 promise broken, 11 kept"
 
 
 @pytest.mark.parametrize(

@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from support.conf import build, options
+from support.twins import hinted
 
 from cache.access import Access, Retention
 from cache.allocator.radix import Radix
@@ -60,15 +61,15 @@ def victims(policy: RunPolicy, shapes: list[tuple[int, int, int, int]], count: i
     for request, depth, length, accesses in shapes:
         run = leaf(list(range(first, first + length)), depth)
         first += length
-        insert(policy, run, Access(request))
+        insert(policy, run, hinted(request, 40))
         for more in range(accesses):
-            policy.accessed([run], Access(request + more))
+            policy.accessed([run], hinted(request + more, 40))
         policy.evictable(run)
     return policy.victims(min(count, first), trim) or told
 
 
 SHAPES = st.lists(
-    st.tuples(st.integers(0, 2), st.integers(0, 5), st.integers(1, 6), st.integers(0, 2)), min_size=1, max_size=6
+    st.tuples(st.integers(0, 4), st.integers(0, 5), st.integers(1, 6), st.integers(0, 2)), min_size=1, max_size=6
 )
 
 
@@ -100,30 +101,41 @@ class TestMisuse:
             policies(name)[which].victims(1, lambda run, count: None)
 
     def test_a_removed_run_is_never_chosen(self, name: str, which: int) -> None:
-        policy, run, gone = policies(name)[which], leaf([3], 0), leaf([5], 0)
-        for one in (gone, run):
-            insert(policy, one, Access(0))
-            policy.evictable(one)
-        policy.removed(gone)
+        policy, runs = policies(name)[which], [leaf([block], 0) for block in (3, 5, 7)]
+        for run in runs:
+            insert(policy, run, Access(0))
+            policy.evictable(run)
+        policy.removed(runs[1])
         chosen: list[Run] = []
-        policy.victims(1, lambda run, count: chosen.append(run))
-        assert chosen == [run]
+        policy.victims(2, lambda run, count: chosen.append(run))
+        assert {id(run) for run in chosen} == {id(runs[0]), id(runs[2])}
+        assert policy.candidates() == set()
+
+
+@pytest.mark.parametrize("name", BY_RUN)
+def test_a_subclass_is_told_block_by_block_unless_it_says_how_it_works_on_runs(name: str) -> None:
+    evictor = build("evictor", name)
+    evictor.__class__ = type("Changed", (type(evictor),), {})
+    assert evictor.by_run() is None
 
 
 @pytest.mark.parametrize("name", BY_RUN)
 def test_what_it_remembers_is_bounded_however_often_runs_are_used(name: str) -> None:
     policy = policies(name)[0]
     runs = [leaf([i], 0) for i in range(16)]
+    half, for_long = 0, (Retention(0, None, 50, 1e6),)
     for i, run in enumerate(runs):
         insert(policy, run, Access(i))
         policy.evictable(run)
     for i in range(16, 6000):
         run = runs[i % 16]
         policy.pinned(run)
-        policy.accessed([run], Access(i))
+        policy.accessed([run], Access(i, float(i), retention=for_long))
         policy.evictable(run)
+        if i == 3000:
+            half = held(policy)
     assert policy.candidates() == set(range(16))
-    assert held(policy) < 60 * 16
+    assert held(policy) < half + 40 * 16
 
 
 @pytest.mark.parametrize("name", BY_RUN)
