@@ -45,7 +45,7 @@ GOLDEN = {  # hit blocks on the frozen trace with pools of 40, 120 and 300 block
     "belady": [2991, 3820, 3967],
     "fifo": [2069, 3095, 3614],
     "gdsf": [2669, 3435, 3796],
-    "hazard": [2460, 3505, 3712],
+    "hazard": [2671, 3540, 3714],
     "length_aware": [1126, 1519, 2355],
     "lfu": [2671, 3570, 3764],
     "lirs": [2583, 3633, 3867],
