@@ -160,7 +160,8 @@ def test_the_shadow_lru_scores_what_whole_requests_in_a_list_would(seed: int, ca
             if block in owner:
                 held[owner[block]].discard(block)
             owner[block] = index
-        rival.touched(visits[-1], len(asked))
+        rival.touched(visits[-1], 1)  # what it matched and what it adds are told apart
+        rival.touched(visits[-1], len(asked) - 1)
         held[-1].update(asked)
         resident.update(asked)
         resident -= {block for block in sorted(resident) if draw.random() < 0.1}
