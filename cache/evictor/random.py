@@ -8,6 +8,8 @@ from random import Random as Generator
 from cache.access import Access
 from cache.errors import PolicyError
 from cache.evictor.base import Evictor
+from cache.evictor.runs import RunPolicy, Trim
+from cache.run import Run
 
 
 class Random(Evictor):
@@ -20,6 +22,9 @@ class Random(Evictor):
         self._blocks: list[int] = []
         self._place: dict[int, int] = {}
         self._known: set[int] = set()
+
+    def by_run(self) -> RunPolicy | None:
+        return RandomRuns(self._random) if type(self) is Random else None  # a subclass may choose otherwise
 
     def inserted(self, blocks: Sequence[int], depth: int, access: Access, keys: Sequence[Hashable]) -> None:
         self.must_be_new(self._known, blocks)
@@ -61,3 +66,51 @@ class Random(Evictor):
 
     def candidates(self) -> set[int]:
         return set(self._place)
+
+
+class RandomRuns(RunPolicy):
+    """The same over runs: every draw takes the last block of one. `run.entry`: its place among the candidates."""
+
+    def __init__(self, generator: Generator) -> None:
+        self._random = generator
+        self._runs: list[Run] = []
+
+    def inserted(self, runs: Sequence[Run], access: Access, keys: Sequence[Hashable]) -> None:
+        return
+
+    def accessed(self, runs: Sequence[Run], access: Access) -> None:
+        return
+
+    def evictable(self, run: Run) -> None:
+        if run.entry is not None:
+            raise PolicyError(f"the run that ends in block {run.blocks[-1]} became evictable twice")
+        run.entry = len(self._runs)
+        self._runs.append(run)
+
+    def pinned(self, run: Run) -> None:
+        if run.entry is None:
+            raise PolicyError(f"the run that ends in block {run.blocks[-1]} was pinned but is no candidate")
+        self.removed(run)
+
+    def removed(self, run: Run) -> None:
+        if run.entry is None:
+            return
+        last = self._runs.pop()
+        if last is not run:
+            self._runs[run.entry] = last
+            last.entry = run.entry
+        run.entry = None
+
+    def victims(self, count: int, trim: Trim) -> None:
+        draw, runs = self._random.random, self._runs
+        for _ in range(count):
+            if not runs:
+                raise PolicyError("RandomRuns was asked for a victim and has no candidate")
+            run = runs[int(draw() * len(runs))]
+            self.removed(run)
+            rest = trim(run, 1)
+            if rest is not None:
+                self.evictable(rest)
+
+    def candidates(self) -> set[int]:
+        return {run.blocks[-1] for run in self._runs}
