@@ -22,6 +22,7 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
+from kernels.arguments import build, strided
 from kernels.checks import check_tensor, check_vector, require
 from kernels.launch import Launch, cdiv
 
@@ -124,20 +125,20 @@ def plan(table: PoolTable, src_ids: Tensor | None, dst_ids: Tensor | None, buffe
     """The launch that moves blocks; None for ids means rows of `buffer`. The checks have passed."""
     ids = src_ids if src_ids is not None else dst_ids
     assert ids is not None
-    args = {
-        "src_ids_ptr": src_ids,
-        "dst_ids_ptr": dst_ids,
-        "buffer_ptr": None if buffer is None else buffer.view(torch.int32),
-        "addresses_ptr": table.addresses,
-        "block_strides_ptr": table.block_strides,
-        "block_words_ptr": table.block_words,
-        "buffer_offsets_ptr": table.buffer_offsets,
-        "num_blocks": table.num_blocks,
-        "stride_buffer_row": 0 if buffer is None else buffer.stride(0) // WORD,
-        "TILE_WORDS": TILE_WORDS,
-    }
-    grid = (ids.shape[0], len(table.pools), cdiv(table.max_words, TILE_WORDS))
-    return Launch(move_kernel, grid, args, num_warps=4, num_stages=1)
+    return build(
+        move_kernel,
+        (ids.shape[0], len(table.pools), cdiv(table.max_words, TILE_WORDS)),
+        strided("buffer", None if buffer is None else buffer.view(torch.int32), "row"),
+        num_stages=1,
+        src_ids_ptr=src_ids,
+        dst_ids_ptr=dst_ids,
+        addresses_ptr=table.addresses,
+        block_strides_ptr=table.block_strides,
+        block_words_ptr=table.block_words,
+        buffer_offsets_ptr=table.buffer_offsets,
+        num_blocks=table.num_blocks,
+        TILE_WORDS=TILE_WORDS,
+    )
 
 
 def copy_blocks(table: PoolTable, src_ids: Tensor, dst_ids: Tensor, *, validate: bool = False) -> None:

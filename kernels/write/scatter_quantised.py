@@ -16,9 +16,10 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
+from kernels.arguments import build, strided
 from kernels.checks import QUANTISED, check_tensor, require
-from kernels.launch import Launch, cdiv, next_power_of_2
-from kernels.write.scatter import TILE_TOKENS, check_write, split_slot, write_args
+from kernels.launch import Launch, cdiv
+from kernels.write.tokens import TILE_TOKENS, check_write, split_slot, write_facts
 
 
 @triton.jit
@@ -134,21 +135,17 @@ def plan(
 ) -> Launch:
     """The launch that quantises and writes. The checks have passed."""
     per_token = k_scale.dim() == 3
-    strides = k_scale.stride() if per_token else (0, 0, 0)
-    largest = 127.0 if k_cache.dtype == torch.int8 else torch.finfo(k_cache.dtype).max
-    args = write_args(k, v, k_cache, v_cache, slot_mapping)
-    args |= {
-        "k_scale_ptr": k_scale,
-        "v_scale_ptr": v_scale,
-        "stride_scale_block": strides[0],
-        "stride_scale_slot": strides[1],
-        "stride_scale_head": strides[2],
-        "LARGEST": largest,
-        "SCALE_PER_TOKEN": per_token,
-        "TILE_DK": next_power_of_2(k.shape[2]),
-    }
-    grid = (cdiv(k.shape[0], TILE_TOKENS), k.shape[1])
-    return Launch(scatter_quantised_kernel, grid, args, num_warps=4, num_stages=1)
+    return build(
+        scatter_quantised_kernel,
+        (cdiv(k.shape[0], TILE_TOKENS), k.shape[1]),
+        write_facts(k, v, k_cache, v_cache, slot_mapping)
+        | strided("scale", k_scale if per_token else None, "block", "slot", "head"),
+        num_stages=1,
+        k_scale_ptr=k_scale,
+        v_scale_ptr=v_scale,
+        LARGEST=127.0 if k_cache.dtype == torch.int8 else torch.finfo(k_cache.dtype).max,
+        SCALE_PER_TOKEN=per_token,
+    )
 
 
 def scatter_quantised(

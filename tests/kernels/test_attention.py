@@ -10,6 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from kernels.attention import cascade, merge, naive, split_kv, varlen
+from kernels.attention.problem import Options, Scoring
 from kernels.tuning import AttentionConfig
 
 TILES = AttentionConfig(32, 64)
@@ -172,16 +173,27 @@ def test_drawn_shapes_give_the_reference(data, make_case, agree, device):
     check(data.draw(st.sampled_from(list(VARIANTS)), "variant"), case, agree, device, window=window)
 
 
+def names_of(function, kinds):
+    return [p.name for p in inspect.signature(function).parameters.values() if p.kind in kinds]
+
+
 @pytest.mark.parametrize(
-    ("reference", "launcher"),
+    ("reference", "launcher", "options"),
     [
-        (naive.attention, varlen.attention),
-        (naive.attention, split_kv.attention),
-        (naive.merge, merge.merge),
-        (naive.cascade, cascade.cascade),
+        (naive.attention, varlen.attention, Options),
+        (naive.attention, split_kv.attention, Options),
+        (naive.cascade, cascade.cascade, Scoring),
+        (naive.merge, merge.merge, None),
     ],
 )
-def test_the_reference_has_the_launchers_name_and_argument_order(reference, launcher):
-    names = list(inspect.signature(reference).parameters)
+def test_the_reference_has_the_launchers_name_argument_order_and_options(reference, launcher, options):
+    order = {inspect.Parameter.POSITIONAL_OR_KEYWORD}
     assert reference.__name__ == launcher.__name__
-    assert list(inspect.signature(launcher).parameters)[: len(names)] == names
+    assert names_of(launcher, order) == names_of(reference, order)
+    offered = {*names_of(launcher, {inspect.Parameter.KEYWORD_ONLY}), *(options.__annotations__ if options else ())}
+    assert set(names_of(reference, {inspect.Parameter.KEYWORD_ONLY})) <= offered
+
+
+def test_an_option_nobody_knows_is_refused_by_name(variant, make_case, device):
+    with pytest.raises(TypeError, match="windwo"):
+        VARIANTS[variant](*make_case([1], [5]).args(device), windwo=3)
