@@ -12,6 +12,7 @@ Knows nothing of any particular kernel.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import cache
 from typing import Any
 
 from torch import Tensor
@@ -25,9 +26,14 @@ Facts = dict[str, Any]
 def strided(name: str, tensor: Tensor | None, *dims: str) -> Facts:
     """`<name>_ptr`, and `stride_<name>_<dim>` of its leading dimensions, in elements. None: no pointer, strides 0."""
     strides = (0,) * len(dims) if tensor is None else tensor.stride()
-    facts: Facts = {f"stride_{name}_{dim}": stride for dim, stride in zip(dims, strides, strict=False)}
-    facts[f"{name}_ptr"] = tensor
+    facts: Facts = dict(zip(_stride_names(name, dims), strides, strict=False))
+    facts[name + "_ptr"] = tensor
     return facts
+
+
+@cache  # a launch is on the host's critical path: names are put together once
+def _stride_names(name: str, dims: tuple[str, ...]) -> list[str]:
+    return [f"stride_{name}_{dim}" for dim in dims]
 
 
 def build(
@@ -47,7 +53,7 @@ def build(
     given = {**facts, **own}
     names = kernel.arg_names
     try:
-        args = {name: given[name] for name in names}
+        args = dict(zip(names, map(given.__getitem__, names), strict=True))
     except KeyError:
         missing = [name for name in names if name not in given]
         raise TypeError(f"{kernel.__name__} asks for {', '.join(missing)}, which no argument gives") from None
