@@ -58,8 +58,12 @@ def check_cache(k_cache: Tensor, v_cache: Tensor, device: torch.device) -> None:
     dtypes = (*FLOATS, *QUANTISED)
     check_tensor("k_cache", k_cache, (None, None, None, None), dtypes, device)
     check_tensor("v_cache", v_cache, (*k_cache.shape[:3], None), (k_cache.dtype,), device)
-    check_unit_stride("k_cache", k_cache)
-    check_unit_stride("v_cache", v_cache)
+    for name, cache in (("k_cache", k_cache), ("v_cache", v_cache)):
+        check_unit_stride(name, cache)
+        if 0 in cache.shape[1:]:
+            raise ValueError(
+                f"{name} must have a block size, heads and a head dim of at least 1, got {list(cache.shape)}"
+            )
 
 
 def check_slots(slot_mapping: Tensor, num_slots: int) -> None:

@@ -152,6 +152,9 @@ def cascade(
         causal=True, kv_starts=plan.suffix_starts, **options,
     )  # fmt: skip
     problem.check(prefix_kernel, validate)
+    if validate:
+        inside = all(0 <= block < k_cache.shape[0] for node in plan.nodes for block in node.blocks)
+        require(inside, "plan", f"names a block outside 0..{k_cache.shape[0] - 1}")
     require(num_splits is None or num_splits >= 1, "num_splits", f"must be at least 1, got {num_splits}")
     if num_splits is None:
         programs = query_grid(problem, suffix_config)[1] * problem.num_kv_heads

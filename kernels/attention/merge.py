@@ -20,7 +20,7 @@ from kernels.arguments import build
 from kernels.attention.parts import Parts
 from kernels.attention.tile import LOG2E, add_sinks, finish, fold
 from kernels.checks import FLOATS, check_tensor, check_unit_stride, require
-from kernels.launch import FP_FUSION, Launch, cdiv, next_power_of_2
+from kernels.launch import FP_FUSION, Launch, cdiv, next_power_of_2, refuse_bf16_interpreted
 
 TILE_ROWS = 4  # small: at decode there are few rows and the parts are walked one after the other
 
@@ -109,6 +109,7 @@ def merge(
     of `outs` and, if asked, its LSE. Raises ValueError naming the argument.
     """
     check_tensor("outs", outs, (None, None, None, None), FLOATS, outs.device)
+    refuse_bf16_interpreted(merge_kernel, "outs", outs)
     require(outs.is_contiguous(), "outs", f"must be contiguous, got strides {outs.stride()}")
     check_tensor("lses", lses, tuple(outs.shape[:3]), (torch.float32,), outs.device)
     require(lses.is_contiguous(), "lses", f"must be contiguous, got strides {lses.stride()}")

@@ -52,10 +52,11 @@ class PoolTable:
 def pool_table(pools: Sequence[Tensor]) -> PoolTable:
     """Describe `pools`, each `[num_blocks, ...]` with dense blocks, all on one device and with as many blocks.
 
-    Raises ValueError where a block has gaps, or its address, stride or size is not a multiple of 16 bytes.
+    Raises ValueError where blocks have gaps or overlap, or an address, stride or size is no multiple of 16 bytes.
     """
     require(bool(pools), "pools", "must not be empty")
     device, num_blocks = pools[0].device, pools[0].shape[0]
+    require(num_blocks > 0, "pools", "must have at least one block")
     strides, sizes = [], []
     for i, pool in enumerate(pools):
         require(pool.device == device, "pools", f"[{i}] is on {pool.device}, the first on {device}")
@@ -65,6 +66,8 @@ def pool_table(pools: Sequence[Tensor]) -> PoolTable:
         require(
             extent == count, "pools", f"[{i}] must have dense blocks, got shape {list(pool.shape)}, {pool.stride()}"
         )
+        apart = num_blocks == 1 or pool.stride(0) >= count
+        require(apart, "pools", f"[{i}] has blocks that overlap: {count} elements every {pool.stride(0)}")
         stride, size = pool.stride(0) * pool.element_size(), count * pool.element_size()
         aligned = pool.data_ptr() % 16 == stride % 16 == size % 16 == 0
         require(aligned, "pools", f"[{i}] must have blocks aligned to 16 bytes, got {size} bytes every {stride}")

@@ -18,7 +18,7 @@ from torch import Tensor
 
 from kernels.arguments import build, strided
 from kernels.checks import check_tensor, check_unit_stride, check_vector, require
-from kernels.launch import Launch, cdiv, next_power_of_2
+from kernels.launch import Launch, cdiv, next_power_of_2, refuse_bf16_interpreted
 from kernels.write.tokens import TILE_TOKENS, check_write, split_slot, write_facts
 
 
@@ -192,6 +192,7 @@ def rope_scatter(
     check_write(k, v, k_cache, v_cache, slot_mapping, quantised=False, validate=validate)
     check_tensor("q", q, (k.shape[0], None, k.shape[2]), (k.dtype,), k.device)
     check_unit_stride("q", q)
+    refuse_bf16_interpreted(rope_scatter_kernel, "q", q)
     check_tensor("cos", cos, (None, None), (torch.float32, q.dtype), q.device)
     check_tensor("sin", sin, tuple(cos.shape), (cos.dtype,), q.device)
     require(cos.is_contiguous(), "cos", "must be contiguous")

@@ -3,6 +3,9 @@
     per tensor       one scale for the pool, given; stored = saturate(x / scale)
     per token-head   scale = max|x| / largest value of the dtype, computed here and stored beside the slot
 
+What is not finite stays visible: NaN is stored as NaN, and with scales per token and head a row that holds NaN or an
+infinity gets a scale that is not finite either, so none of it reads back as a number, from int8 neither.
+
 Knows nothing of calibration: a per-tensor scale comes from the caller.
 """
 
@@ -20,6 +23,15 @@ from kernels.arguments import build, strided
 from kernels.checks import QUANTISED, check_tensor, require
 from kernels.launch import Launch, cdiv
 from kernels.write.tokens import TILE_TOKENS, check_write, split_slot, write_facts
+
+TINY = tl.constexpr(2.0**-100)  # a row no larger is stored as zeros: its own scale would underflow
+
+
+@triton.jit
+def magnitude(x):
+    """max |x| of each row, NaN where it holds one: as integers, magnitudes order as floats do, and NaN tops all."""
+    bits = tl.max(x.to(tl.int32, bitcast=True) & 0x7FFFFFFF, 1)
+    return bits.to(tl.float32, bitcast=True)
 
 
 @triton.jit
@@ -59,13 +71,14 @@ def quantise_rows(
     mask = mask_token[:, None] & (offs_d < HEAD_DIM)[None, :]
     x = tl.load(src_ptr[:, None] + offs_d[None, :], mask=mask, other=0.0).to(tl.float32)
     if SCALE_PER_TOKEN:
-        peak = tl.max(tl.abs(x), 1)
-        scale = tl.where(peak > 0.0, peak / LARGEST, 1.0)
+        peak = magnitude(x)
+        scale = tl.where(peak <= TINY, 1.0, peak / LARGEST)
         tl.store(scale_ptr, scale, mask=mask_token)
         y = x / scale[:, None]
     else:
         y = x / tl.load(scale_ptr)
-    y = tl.minimum(tl.maximum(y, -LARGEST), LARGEST)
+    y = tl.maximum(y, -LARGEST, propagate_nan=tl.PropagateNan.ALL)
+    y = tl.minimum(y, LARGEST, propagate_nan=tl.PropagateNan.ALL)
     dtype: tl.constexpr = dst_ptr.dtype.element_ty
     if dtype == tl.int8:
         y = rint(y)

@@ -133,8 +133,9 @@ def test_random_forests_give_one_pass(data, make_case, agree, device):
         ([(0, 2, [0]), (3, 2, [0])], "prefix ends at 16"),
         ([(0, 2, [0, 0])], "each of its requests once"),
         ([(0, 2, [7])], "request 7"),
+        ([(0, 0, [0, 1])], "one or more whole blocks"),
     ],
-    ids=["gap at the root", "overlap", "gap", "twice", "unknown"],
+    ids=["gap at the root", "overlap", "gap", "twice", "unknown", "no blocks"],
 )
 def test_forests_that_are_none_are_refused(tree, what):
     nodes = [PrefixNode(n.start, n.num_tokens, tuple(range(n.num_tokens // 8)), n.requests) for n in forest(tree)]
@@ -147,6 +148,15 @@ def test_a_prefix_that_reaches_past_a_query_is_refused(make_case, device):
     node = PrefixNode(0, 16, tuple(case.block_table[0, :2].tolist()), (0,))
     with pytest.raises(ValueError, match=r"^plan: .*past request 0's first query"):
         cascade.cascade(*case.args(device), [node])
+
+
+def test_a_node_over_blocks_outside_the_pool_is_refused_where_asked_and_left_out_otherwise(make_case, agree, device):
+    case = make_case([1, 1], [20, 20], block_size=8)
+    node = PrefixNode(0, 16, (int(case.block_table[0, 0]), 10**6), (0, 1))
+    with pytest.raises(ValueError, match=r"^plan names a block outside"):
+        cascade.cascade(*case.args(device), [node], validate=True)
+    actual = cascade.cascade(*case.args(device), [node], return_lse=True)
+    agree(actual, naive.cascade(*case.args(), [node], return_lse=True))
 
 
 def plan_for(num_tokens, batch):
