@@ -46,6 +46,7 @@ def snap(x, MANTISSA: tl.constexpr, MIN_EXPONENT: tl.constexpr):
 
     The cast that follows is then exact. A GPU's cast rounds the same way by itself; Triton's interpreter loses the
     carry of a mantissa that rounds up to 2 (1.97 becomes 1), and these few operations hide behind the loads anyway.
+    What rounds to zero loses its sign.
     """
     exponent = ((x.to(tl.int32, bitcast=True) >> 23) & 255) - 127
     exponent = tl.maximum(exponent, MIN_EXPONENT) - MANTISSA
