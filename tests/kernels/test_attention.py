@@ -44,13 +44,13 @@ def test_any_head_dims_give_the_reference(dim, dim_v, variant, dtype, make_case,
     check(variant, case, agree, device, dtype)
 
 
-@pytest.mark.parametrize("group", [1, 2, 3, 4, 5, 6, 7, 8, 16], ids=lambda g: f"G{g}")
+@pytest.mark.parametrize("group", [1, 3, 5, 8, 16], ids=lambda g: f"G{g}")
 def test_any_group_size_packs_into_the_query_tile(group, variant, make_case, agree, device):
     case = make_case([1, 9, 2], [33, 40, 2], heads=2 * group, kv_heads=2, block_size=16)
     check(variant, case, agree, device)
 
 
-@pytest.mark.parametrize("length", [1, 15, 16, 17, 63, 111], ids=lambda n: f"L{n}")
+@pytest.mark.parametrize("length", [1, 16, 17, 111], ids=lambda n: f"L{n}")
 def test_a_whole_prompt_in_one_pass(length, dtype, variant, make_case, agree, device):
     check(variant, make_case([length], [length], block_size=16, heads=2, kv_heads=1, dtype=dtype), agree, device, dtype)
 

@@ -205,6 +205,7 @@ def test_a_row_too_small_for_a_scale_of_its_own_is_stored_as_zeros(dtype8, devic
 
 @pytest.mark.parametrize("dtype8", [*FP8, torch.int8], ids=["e4m3", "e5m2", "int8"])
 @pytest.mark.parametrize("bad", [float("nan"), float("inf"), -float("inf")])
+@pytest.mark.filterwarnings("ignore:invalid value:RuntimeWarning")  # numpy's, of the interpreter: that is the case
 def test_what_is_not_finite_is_not_hidden_by_quantising(bad, dtype8, device):
     k = torch.randn(3, 1, 16)
     k[1, 0, 5] = bad
@@ -213,6 +214,7 @@ def test_what_is_not_finite_is_not_hidden_by_quantising(bad, dtype8, device):
         assert back[[0, 2]].isfinite().all()
 
 
+@pytest.mark.filterwarnings("ignore:invalid value:RuntimeWarning")
 def test_one_scale_for_the_pool_saturates_infinities_and_keeps_nan(device):
     k = torch.tensor([float("nan"), float("inf"), -float("inf"), 1.0]).view(4, 1, 1).repeat(1, 1, 16).to(device)
     # e5m2 alone: in the interpreter a cast to e4m3 loses NaN

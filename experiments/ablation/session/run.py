@@ -65,7 +65,10 @@ def asked(section: str, item: Item) -> Row:
 
 
 def run_points(
-    points: Sequence[tuple[str, Item]], bench: Bench, log: Callable[[Row], None], begin: Callable[[], None] = bool
+    points: Sequence[tuple[str, Item]],
+    bench: Bench,
+    log: Callable[[Row], None],
+    begin: Callable[[], None] = lambda: None,
 ) -> bool:
     """Log a row per point: measured, `skipped` or `failed` with the reason; `begin` is called before each.
 
