@@ -26,8 +26,8 @@ class Observed(Protocol):
     def closed_under_prefix(self) -> bool:
         """Whether a findable block's ancestors are always findable too."""
 
-    def last_accesses(self, blocks: Items[int]) -> Iterable[int]:
-        """For blocks just evicted, the index of the last request that touched each."""
+    def last_touches(self, blocks: Items[int]) -> Iterable[tuple[int, int]]:
+        """Of the blocks just evicted, in runs: (index of the last request that touched them, how many)."""
 
 
 class Observer:

@@ -17,7 +17,7 @@ from __future__ import annotations
 
 from bisect import bisect_left, insort
 from collections.abc import Iterator, Mapping
-from typing import Any
+from typing import Any, Protocol
 
 
 class Run:
@@ -117,7 +117,14 @@ class Run:
             grandchild.parent = self
 
 
-def num_common_blocks(run: Run, data: bytes, offset: int, most: int) -> int:
+class Packed(Protocol):
+    """Whatever holds the contents of consecutive blocks."""
+
+    data: bytes | bytearray
+    stride: int
+
+
+def num_common_blocks(run: Packed, data: bytes, offset: int, most: int) -> int:
     """How many of the first `most` blocks of a run equal `data` from byte `offset` on; the first of them does.
 
     Halves what is left to compare: O(bytes compared), and no block is looked at by itself.

@@ -15,10 +15,7 @@ from typing import Any
 
 from cache.access import Access
 from cache.extra_keys import NO_EXTRA_KEYS, ExtraKeys
-from cache.tokens import TOKEN_BYTES, Tail, TokenIds, pack, unpack
-
-Segment = tuple[bytes, int, int, int]
-"""(contents of blocks first … stop - 1, bytes per block, first, stop)"""
+from cache.tokens import TOKEN_BYTES, Segment, Tail, TokenIds, pack, unpack
 
 
 class Sequence:
@@ -30,8 +27,8 @@ class Sequence:
 
     __slots__ = (
         "_appended", "_block_size", "_contents", "_num_prompt", "_packed", "access", "allocated", "block_table",
-        "extra_keys", "keys", "matched_by", "node", "num_computed_tokens", "num_hit_blocks", "num_immutable_blocks",
-        "partial_copy", "prompt", "root", "sealed", "skip_lookup",
+        "extra_keys", "keys", "matched_by", "node", "num_computed_tokens", "num_followed_blocks", "num_hit_blocks",
+        "num_immutable_blocks", "partial_copy", "prompt", "root", "sealed", "skip_lookup", "trail",
     )  # fmt: skip
 
     def __init__(
@@ -68,6 +65,9 @@ class Sequence:
         """Chained keys of its full blocks, as far as somebody asked for them."""
         self.node: Any = None
         """The allocator's own mark of where the immutable part ends."""
+        self.trail: Any = None
+        """An observer's own mark of a place behind the first `num_followed_blocks` blocks."""
+        self.num_followed_blocks = 0
 
     @property
     def num_tokens(self) -> int:
@@ -104,7 +104,9 @@ class Sequence:
         if not self._appended:
             return self.prompt.tail(block_size)
         rest = self.num_tokens % block_size
-        return Tail(self.packed(self.num_tokens - rest, self.num_tokens), rest) if rest else None
+        return (
+            Tail(self.packed(self.num_tokens - rest, self.num_tokens), rest, block_size * TOKEN_BYTES) if rest else None
+        )
 
     def packed(self, start: int, stop: int) -> bytes:
         """Tokens `start` to `stop` as little-endian int32."""
@@ -129,6 +131,7 @@ class Sequence:
         del self._appended[num_tokens - len(self.prompt) :]
         del self.keys[num_tokens // block_size :]
         del self._contents[num_tokens // block_size :]
+        self.num_followed_blocks = min(self.num_followed_blocks, num_tokens // block_size)
 
     def _cut_into(self, block_size: int) -> None:
         self._block_size, self._contents, self._packed = block_size, [], None
@@ -146,6 +149,7 @@ class Sequence:
         other.root = self.root
         other.node = self.node
         other.matched_by = self.matched_by
+        other.trail, other.num_followed_blocks = self.trail, self.num_followed_blocks
         other.block_table = self.block_table[:]
         other.keys = self.keys[:]
         return other

@@ -186,8 +186,8 @@ class Allocator(ABC):
         """Whether a findable block's ancestors are always findable too."""
         return True
 
-    def last_accesses(self, blocks: Items[int]) -> Iterable[int]:
-        """For blocks just evicted, the index of the last request that touched each, in any order."""
+    def last_touches(self, blocks: Items[int]) -> Iterable[tuple[int, int]]:
+        """Of blocks just evicted, in runs, in any order: (index of the last request that touched them, how many)."""
         return ()
 
     def count_unreachable(self) -> int:

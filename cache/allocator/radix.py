@@ -15,7 +15,7 @@ from __future__ import annotations
 
 from collections.abc import Hashable, Iterable
 from collections.abc import Sequence as Items
-from itertools import chain, groupby, repeat
+from itertools import groupby
 
 from cache.allocator.base import Match
 from cache.allocator.partial import Part, find_part
@@ -51,7 +51,7 @@ class Radix(RunTree):
         self.evictor = evictor
         self.partial_reuse = partial_reuse
         self._held: Part | None = None
-        self._last_accesses: list[repeat[int]] = []
+        self._evicted: list[tuple[int, int]] = []
         self._now = 0
 
     def find(self, seq: Sequence, limit: int) -> Match:
@@ -184,7 +184,7 @@ class Radix(RunTree):
 
     def evict(self, count: int) -> None:
         before = len(self._free)
-        self._last_accesses.clear()
+        self._evicted.clear()
         order = self._policy.victims(count, self._trim)
         chosen = len(self._free) - before
         if chosen != count:
@@ -207,8 +207,8 @@ class Radix(RunTree):
             self._policy = BlockByBlock(self.evictor)
         super().observe(observer)
 
-    def last_accesses(self, blocks: Items[int]) -> Iterable[int]:
-        return chain.from_iterable(self._last_accesses)
+    def last_touches(self, blocks: Items[int]) -> Iterable[tuple[int, int]]:
+        return self._evicted
 
     def _insert(self, seq: Sequence, node: Run, data: bytes, stride: int, start: int, stop: int) -> list[Run]:
         """Register blocks `start` to `stop` of the sequence, none of them cached: a run, or one per set of owners."""
@@ -299,7 +299,7 @@ class Radix(RunTree):
         self.num_idle -= count
         self.stats.evictions += count
         self.stats.evicted_age += (self._now - run.last_access) * count
-        self._last_accesses.append(repeat(run.last_access, count))
+        self._evicted.append((run.last_access, count))
         if self._strays:
             for block in gone:
                 self._strays.pop(block, None)
