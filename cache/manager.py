@@ -152,17 +152,15 @@ class CacheManager:
         Raises OutOfBlocks, SequenceTooLarge, or ValueError for an id outside int32; each changes nothing.
         """
         self._must_be_live(seq)
-        tokens = int32(token_ids)
-        self._must_fit(seq.num_tokens + len(tokens))
-        num_new = self._num_appended(seq, len(tokens))
-        if num_new > self.allocator.num_available:
-            raise OutOfBlocks(f"{num_new} blocks are needed, {self.allocator.num_available} are free or evictable")
-        blocks = self.allocator.take(num_new)
-        copies: list[BlockCopy] = []
-        if tokens and self._shares_tail(seq):
-            self.allocator.release(seq, len(seq.block_table) - 1)
-            copies.append((seq.block_table.pop(), blocks[0]))
-        seq.block_table += blocks
+        tokens, table, copies = int32(token_ids), seq.block_table, list[BlockCopy]()
+        num_new = self._must_fit(seq.num_tokens + len(tokens)) - len(table)
+        shared = bool(tokens) and self._shares_tail(seq)
+        if num_new or shared:
+            blocks = self._take(num_new + shared)
+            if shared:
+                self.allocator.release(seq, len(table) - 1)
+                copies.append((table.pop(), blocks[0]))
+            table += blocks
         seq.extend(tokens)
         return copies
 
@@ -295,6 +293,11 @@ class CacheManager:
 
     def _shares_tail(self, seq: Sequence) -> bool:
         return seq.num_tokens % self.block_size != 0 and self.allocator.is_shared(seq.block_table[-1])
+
+    def _take(self, count: int) -> list[int]:
+        if count > self.allocator.num_available:
+            raise OutOfBlocks(f"{count} blocks are needed, {self.allocator.num_available} are free or evictable")
+        return self.allocator.take(count)
 
     def _num_appended(self, seq: Sequence, count: int) -> int:
         grown = self.num_blocks_for(seq.num_tokens + count) - len(seq.block_table)

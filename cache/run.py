@@ -107,7 +107,7 @@ class Run:
         return gone
 
     def join(self, child: Run) -> None:
-        """Take over the blocks and children of the only run below this one."""
+        """Take over the blocks and children of a run that goes on where this one ends; nothing hangs below this one."""
         if isinstance(self.data, bytes):  # from now on growing is amortised
             self.data = bytearray(self.data)
         self.data += child.data

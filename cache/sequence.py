@@ -15,7 +15,7 @@ from typing import Any
 
 from cache.access import Access
 from cache.extra_keys import NO_EXTRA_KEYS, ExtraKeys
-from cache.tokens import TOKEN_BYTES, Segment, Tail, TokenIds, pack, unpack
+from cache.tokens import TOKEN_BYTES, Segment, Tail, TokenIds, little_endian, unpack
 
 
 class Sequence:
@@ -110,9 +110,10 @@ class Sequence:
 
     def packed(self, start: int, stop: int) -> bytes:
         """Tokens `start` to `stop` as little-endian int32."""
-        n = len(self.prompt)
-        head = self.prompt.packed(start, min(stop, n)) if start < n else b""
-        return head + pack(self._appended[max(start - n, 0) : max(stop - n, 0)])
+        n = self._num_prompt
+        if start >= n:
+            return little_endian(self._appended[start - n : stop - n])
+        return self.prompt.packed(start, min(stop, n)) + little_endian(self._appended[: max(stop - n, 0)])
 
     def token_ids(self) -> list[int]:
         """All its token ids as integers."""

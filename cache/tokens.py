@@ -138,7 +138,7 @@ class TraceTokens(TokenIds):
             first = self.ids[index] * unit
             low, high = max(start - index * unit, 0), min(stop - index * unit, unit)
             tokens.extend(range(first + low, first + high))
-        return _little_endian(tokens)
+        return little_endian(tokens)
 
     def contents(self, block_size: int) -> Sequence[Hashable]:
         unit, num_full = self.unit, self.num_tokens // block_size
@@ -183,11 +183,17 @@ def num_common_words(a: bytes, b: bytes | bytearray) -> int:
 
 
 def int32(token_ids: Iterable[int]) -> array[int]:
-    """Token ids as an int32 array. Raises ValueError for an id that is negative or does not fit; nothing ever wraps."""
-    try:
-        tokens = array("i", token_ids)
-    except OverflowError as error:
-        raise ValueError(f"token ids must lie in 0..{INT32_MAX} (int32): {error}") from None
+    """Token ids as an int32 array, the same one where they are one already.
+
+    Raises ValueError for an id that is negative or does not fit; nothing ever wraps.
+    """
+    if isinstance(token_ids, array) and token_ids.typecode == "i":
+        tokens = token_ids
+    else:
+        try:
+            tokens = array("i", token_ids)
+        except OverflowError as error:
+            raise ValueError(f"token ids must lie in 0..{INT32_MAX} (int32): {error}") from None
     if tokens and min(tokens) < 0:
         raise ValueError(f"token ids must lie in 0..{INT32_MAX} (int32), got {min(tokens)}")
     return tokens
@@ -198,6 +204,14 @@ def pack(token_ids: Iterable[int]) -> bytes:
     data = _packed(token_ids)
     _check_signs(data)
     return data
+
+
+def little_endian(tokens: array[int]) -> bytes:
+    """The bytes of an int32 array."""
+    if sys.byteorder == "big":
+        tokens = tokens[:]
+        tokens.byteswap()
+    return tokens.tobytes()
 
 
 def unpack(data: bytes) -> list[int]:
@@ -218,15 +232,9 @@ def _packed(token_ids: Iterable[int]) -> bytes:
             return struct.pack(f"<{len(token_ids)}i", *token_ids)  # four times as fast as an array from a list
         except struct.error:
             pass  # the same again, for an error that names the id
-    return _little_endian(int32(token_ids))
+    return little_endian(int32(token_ids))
 
 
 def _check_signs(data: bytes) -> None:
     if not data[TOKEN_BYTES - 1 :: TOKEN_BYTES].isascii():  # a sign bit somewhere
         raise ValueError(f"token ids must lie in 0..{INT32_MAX} (int32), got {min(unpack(data))}")
-
-
-def _little_endian(tokens: array[int]) -> bytes:
-    if sys.byteorder == "big":
-        tokens.byteswap()
-    return tokens.tobytes()

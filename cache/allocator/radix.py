@@ -143,7 +143,10 @@ class Radix(RunTree):
                 if child is None:
                     if duplicates:
                         self._tell_accessed(seq, duplicates)
-                    new += self._insert(seq, node, data[offset : offset + (stop - i) * stride], stride, i, stop)
+                    more = self._insert(seq, node, data[offset : offset + (stop - i) * stride], stride, i, stop)
+                    if new:
+                        node.attach(more[0])
+                    new += more
                     node = new[-1]
                     i = stop
                     break
@@ -162,7 +165,7 @@ class Radix(RunTree):
         if duplicates:
             self._tell_accessed(seq, duplicates)
         seq.num_immutable_blocks = num_full
-        seq.node = self._tell_inserted(seq, new) if new else node
+        seq.node = self._register(seq, new) if new else node
         self.version += 1
         self.observer.promoted(seq, start, num_full)
 
@@ -211,18 +214,20 @@ class Radix(RunTree):
         return self._evicted
 
     def _insert(self, seq: Sequence, node: Run, data: bytes, stride: int, start: int, stop: int) -> list[Run]:
-        """Register blocks `start` to `stop` of the sequence, none of them cached: a run, or one per set of owners."""
+        """Runs for blocks `start` to `stop` of the sequence, none of them cached: one, or one per set of owners.
+
+        The first is not yet attached to `node`: it may become part of it.
+        """
         now, table, more = seq.access.index, seq.block_table, self._more_owners
         if not more:
-            run = Run(node, data, stride, table[start:stop], start, 1, now)
-            node.attach(run)
-            return [run]
-        runs = []
+            return [Run(node, data, stride, table[start:stop], start, 1, now)]
+        runs: list[Run] = []
         for count, places in groupby(range(start, stop), key=lambda place: more.get(table[place], 0)):
             first, end = (taken := list(places))[0], taken[-1] + 1
             part = data[(first - start) * stride : (end - start) * stride]
             run = Run(node, part, stride, table[first:end], first, 1 + count, now)
-            node.attach(run)
+            if runs:
+                node.attach(run)
             node = run
             runs.append(run)
             if count:
@@ -231,24 +236,25 @@ class Radix(RunTree):
                     self._strays[block] = run
         return runs
 
-    def _tell_inserted(self, seq: Sequence, runs: list[Run]) -> Run:
-        """Tell the policy of new runs along one chain, and return the run they end in."""
+    def _register(self, seq: Sequence, runs: list[Run]) -> Run:
+        """Tell the policy of new runs along one chain, hang them into the tree, and return the run they end in."""
         policy, first, last = self._policy, runs[0], runs[-1]
         keys = self._keys(seq, first.depth, last.depth + len(last.blocks)) if policy.needs_keys else ()
         policy.inserted(runs, seq.access, keys)
         parent = first.parent
         assert parent is not None
-        if not (
+        if (
             parent.refs == first.refs == 1  # the sequence alone owns both
+            and parent.children is None
             and parent.last_access == first.last_access
             and parent.rank == first.rank
             and parent.stride == first.stride
             and policy.uniform
-            and len(parent.children or ()) == 1
         ):
-            return last
-        parent.join(first)
-        return parent if last is first else last
+            parent.join(first)
+            return parent if last is first else last
+        parent.attach(first)
+        return last
 
     def _keys(self, seq: Sequence, start: int, stop: int) -> Items[Hashable]:
         keys = seq.keys
