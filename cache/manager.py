@@ -151,7 +151,8 @@ class CacheManager:
 
         Raises OutOfBlocks, SequenceTooLarge, or ValueError for an id outside int32; each changes nothing.
         """
-        self._must_be_live(seq)
+        if self._live.get(id(seq)) is not seq:
+            self._must_be_live(seq)
         tokens, table, copies = int32(token_ids), seq.block_table, list[BlockCopy]()
         num_new = self._must_fit(seq.num_tokens + len(tokens)) - len(table)
         shared = bool(tokens) and self._shares_tail(seq)
