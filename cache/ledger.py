@@ -22,6 +22,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Iterable
 from collections.abc import Sequence as Items
+from functools import partial
 from typing import Any
 
 from cache.ages import Ages
@@ -78,6 +79,8 @@ class Ledger(Observer):
         self._any_key: PrefixTree | None = None
         self._only_key: bytes | None = None
         """The first key of all; while there is no other, nothing else is watched."""
+        self._late: dict[Sequence, Node] = {}
+        """Sequences that have grown since they were followed last, and the runs in the tree from which they go on."""
         self._now = 0
         self._last_touches: Callable[[Items[int]], Iterable[tuple[int, int]]] = lambda blocks: ()
         if full:
@@ -114,19 +117,15 @@ class Ledger(Observer):
             self._count_new(counts, walk, length, root, elsewhere)
 
     def promoted(self, seq: Sequence, start: int, stop: int) -> None:
-        if start == stop:
+        if start == stop or seq in self._late or (start >= seq.num_followed_blocks and self._may_be_late(seq)):
             return
         if seq.num_followed_blocks < stop:
             self._follow(seq, stop)
-        node: Node = seq.trail[0]
-        if self.blocks is None:
-            node.mark(start, stop)
-            return
-        while stop > start:
-            node = node.holding(stop)
-            low = max(start, node.depth)
-            self.blocks.promoted(seq.block_table[low:stop], node.first + low - node.depth)
-            stop = low
+        self._cached(seq, start, stop)
+
+    def released(self, seq: Sequence) -> None:
+        if seq in self._late:
+            self.tree.arrive(self._late[seq])
 
     def decided(self, block: int, decision: Decision) -> None:
         if self.blocks is not None:
@@ -158,6 +157,32 @@ class Ledger(Observer):
             self._only_key = root
         elif self._any_key is None:
             self._any_key = self.tree.copy(self._only_key, self._only_key)
+
+    def _may_be_late(self, seq: Sequence) -> bool:
+        """Whether what a sequence adds while it decodes can wait until somebody comes there, or it is done."""
+        if self.blocks is None and self._any_key is None:
+            node = self.tree.put_off(seq.trail[0], seq.num_followed_blocks, partial(self._catch_up, seq))
+            if node is not None:
+                self._late[seq] = node
+                return True
+        return False
+
+    def _catch_up(self, seq: Sequence) -> None:
+        del self._late[seq]
+        start, stop = seq.num_followed_blocks, seq.num_immutable_blocks
+        self._follow(seq, stop)
+        self._cached(seq, start, stop)
+
+    def _cached(self, seq: Sequence, start: int, stop: int) -> None:
+        node: Node = seq.trail[0]
+        if self.blocks is None:
+            node.mark(start, stop)
+            return
+        while stop > start:
+            node = node.holding(stop)
+            low = max(start, node.depth)
+            self.blocks.promoted(seq.block_table[low:stop], node.first + low - node.depth)
+            stop = low
 
     def _follow(self, seq: Sequence, stop: int) -> None:
         """The sequence has grown since it was looked up or followed last: go on from there, touching nothing."""

@@ -211,6 +211,7 @@ class CacheManager:
     def free(self, seq: Sequence) -> None:
         """Give up every block, exactly once. Full computed blocks stay cached until room is needed."""
         self._must_be_live(seq)
+        self.allocator.observer.released(seq)
         del self._live[id(seq)]
         self.allocator.release(seq)
         self._forget(seq)

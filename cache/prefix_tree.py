@@ -13,7 +13,7 @@ Knows nothing of pools: it never forgets.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any, NamedTuple
 
 from cache.prefix_node import Node
@@ -39,10 +39,17 @@ class PrefixTree:
         """`block_size`: tokens per block. `joins`: a chain that grows block by block grows its run, and the numbers of
         that run's prefixes change; else every prefix keeps its number."""
         self.block_size = block_size
-        self.num_prefixes = 0
+        self._num_prefixes = 0
         self._joins = joins
+        self._put_off: dict[Node, Callable[[], None]] = {}
         self._next_number = 0
         self._roots: dict[bytes, Node] = {}
+
+    @property
+    def num_prefixes(self) -> int:
+        """Distinct prefixes walked so far, each a full block."""
+        self.catch_up()
+        return self._num_prefixes
 
     def walk(self, segments: Sequence[Segment], stamp: Any, tail: Tail | None = None, root: bytes = b"") -> Walk:
         """Follow a prompt's full blocks and its partly filled last one, add what is new, and stamp all of it.
@@ -77,10 +84,36 @@ class PrefixTree:
         Nothing is touched: known runs keep their stamps, new ones get this one. Returns the node its last block is in.
         """
         node = node.holding(depth)
+        if node in self._put_off:
+            self.arrive(node)
+            node = node.holding(depth)
         if depth < node.depth + node.length:
             node = node.split(depth - node.depth)
         node, depth = self._descend(node, depth, segments, None)
         return self._grow(node, depth, segments, stop, stamp, self._joins) if depth < stop else node
+
+    def put_off(self, node: Node, depth: int, follow: Callable[[], None]) -> Node | None:
+        """A prompt that was walked to `depth` has grown: call `follow` only before somebody else comes to that place.
+
+        Nobody can tell the difference where nothing follows that place yet and nobody else waits there: then it answers
+        the run that ends there. Otherwise nothing is put off.
+        """
+        node = node.holding(depth)
+        if node.children or depth != node.depth + node.length or node.parent is None or node in self._put_off:
+            return None
+        self._put_off[node] = follow
+        return node
+
+    def arrive(self, node: Node) -> None:
+        """Do what was put off at this run, if anything was."""
+        follow = self._put_off.pop(node, None)
+        if follow is not None:
+            follow()
+
+    def catch_up(self) -> None:
+        """Do all that was put off."""
+        while self._put_off:
+            self._put_off.popitem()[1]()
 
     def root(self, name: bytes) -> Node:
         """The root of that name, where it was walked under."""
@@ -92,6 +125,7 @@ class PrefixTree:
 
     def nodes(self, root: bytes = b"") -> Iterable[Node]:
         """Every run under a root, parents first."""
+        self.catch_up()
         waiting = list(self._roots[root].children.values())
         while waiting:
             node = waiting.pop()
@@ -101,7 +135,7 @@ class PrefixTree:
     def copy(self, root: bytes, stamp: Any) -> PrefixTree:
         """A tree of its own with the prefixes under one root, as if each had been walked with this stamp."""
         twin = PrefixTree(self.block_size, self._joins)
-        twin.num_prefixes, twin._next_number = self.num_prefixes, self._next_number
+        twin._num_prefixes, twin._next_number = self.num_prefixes, self._next_number
         twin._roots[b""] = self._roots[root].copy(stamp)
         return twin
 
@@ -115,12 +149,15 @@ class PrefixTree:
         self, node: Node, depth: int, segments: Sequence[Segment], runs: list[tuple[Node, Any]] | None
     ) -> tuple[Node, int]:
         """As far as the prompt is known from the end of `node` on; the run where it ends is split there."""
+        put_off = self._put_off
         for data, stride, first, stop in segments:
             while depth < stop:
                 offset = (depth - first) * stride
                 child = node.children.get(data[offset : offset + stride])
                 if child is None:
                     return node, depth
+                if put_off and child in put_off:
+                    self.arrive(child)
                 count = child.length
                 if count > stop - depth or not data.startswith(child.data, offset):
                     count = num_common_blocks(child, data, offset, min(count, stop - depth))
@@ -134,7 +171,7 @@ class PrefixTree:
 
     def _grow(self, node: Node, depth: int, segments: Sequence[Segment], stop: int, stamp: Any, join: bool) -> Node:
         """What is new from `depth` on, behind the end of `node`; part of its run where that may be."""
-        self.num_prefixes += stop - depth
+        self._num_prefixes += stop - depth
         for data, stride, first, end in segments:
             if depth < end:
                 count = min(end, stop) - depth

@@ -69,11 +69,11 @@ class Branch:
     @property
     def num_tokens(self) -> int:
         """Prompt and outputs known so far."""
-        return len(self.request.prompt) + len(self.outputs)
+        return self.request.num_prompt + len(self.outputs)
 
     def known(self, start: int, stop: int) -> array[int]:
         """Output tokens by position; `start` lies behind the prompt."""
-        n = len(self.request.prompt)
+        n = self.request.num_prompt
         return self.outputs[start - n : stop - n]
 
 
@@ -96,6 +96,7 @@ class Request:
         """`priority`: higher goes first, where the order policy looks at it."""
         self.index = index
         self.prompt = prompt
+        self.num_prompt = len(prompt)
         self.params = params
         self.arrival = arrival
         self.priority = priority
