@@ -188,17 +188,20 @@ class Ledger(Observer):
         """The sequence has grown since it was looked up or followed last: go on from there, touching nothing."""
         index, depth = seq.access.index, seq.num_followed_blocks
         self._times.setdefault(index, seq.access.time)
-        segments, before = seq.segments(self.tree.block_size, depth), self.tree.num_prefixes
+        segments, tree = seq.segments(self.tree.block_size, depth), self.tree
         node, elsewhere = seq.trail
-        node = self.tree.follow(node, depth, segments, stop, index)
+        if self.blocks is None:
+            node = tree.follow(node, depth, segments, stop, index)
+        else:
+            known = tree.num_prefixes
+            node = tree.follow(node, depth, segments, stop, index)
+            self.blocks.grow(tree.num_prefixes - known)
         if self._any_key is not None:
             start = depth
             if elsewhere is None:  # it was looked up before there was a second key
-                elsewhere, start, segments = self._any_key.root(b""), 0, seq.segments(self.tree.block_size)
+                elsewhere, start, segments = self._any_key.root(b""), 0, seq.segments(tree.block_size)
             elsewhere = self._any_key.follow(elsewhere, start, segments, stop, seq.root)
         seq.trail, seq.num_followed_blocks = (node, elsewhere), stop
-        if self.blocks is not None:
-            self.blocks.grow(self.tree.num_prefixes - before)
 
     def _count(self, counts: Counter[str], reason: str, depth: int, count: int, **columns: Any) -> None:
         counts[reason] += count

@@ -13,8 +13,10 @@ Knows nothing of tensors: copy-on-write answers with (source, destination) block
 
 from __future__ import annotations
 
+from array import array
 from collections import Counter
 from collections.abc import Iterable
+from collections.abc import Sequence as Items
 from math import inf
 
 from cache.access import Access
@@ -151,8 +153,7 @@ class CacheManager:
 
         Raises OutOfBlocks, SequenceTooLarge, or ValueError for an id outside int32; each changes nothing.
         """
-        if self._live.get(id(seq)) is not seq:
-            self._must_be_live(seq)
+        self._must_be_live(seq)
         tokens, table, copies = int32(token_ids), seq.block_table, list[BlockCopy]()
         num_new = self._must_fit(seq.num_tokens + len(tokens)) - len(table)
         shared = bool(tokens) and self._shares_tail(seq)
@@ -164,6 +165,18 @@ class CacheManager:
             table += blocks
         seq.extend(tokens)
         return copies
+
+    def append_each(self, grown: Items[tuple[Sequence, array[int]]]) -> list[BlockCopy]:
+        """`append` for one after the other; where each just begins its next block, the blocks are taken all at once."""
+        size = self.block_size
+        for seq, tokens in grown:
+            if len(seq.block_table) * size != seq.num_tokens or not 0 < len(tokens) <= size:
+                return [copy for seq, tokens in grown for copy in self.append(seq, tokens)]
+        for (seq, tokens), block in zip(grown, self.allocator.take_each(len(grown)), strict=True):
+            self._must_be_live(seq)
+            seq.block_table.append(block)
+            seq.extend(tokens)
+        return []
 
     def truncate(self, seq: Sequence, num_tokens: int) -> None:
         """Take back appended tokens (rejected drafts) from position `num_tokens` on, and the blocks only they used.
@@ -185,9 +198,7 @@ class CacheManager:
 
         Only committed tokens may be named here. Raises MisuseError for a number that shrinks or exceeds the sequence.
         """
-        self._must_be_live(seq)
-        self._check_computed(seq, num_computed_tokens)
-        seq.num_computed_tokens = num_computed_tokens
+        self.mark_computed(seq, num_computed_tokens)
         self.allocator.promote(seq, num_computed_tokens // self.block_size)
 
     def mark_computed(self, seq: Sequence, num_computed_tokens: int) -> None:
@@ -197,7 +208,10 @@ class CacheManager:
         that does.
         """
         self._must_be_live(seq)
-        self._check_computed(seq, num_computed_tokens)
+        if not seq.num_computed_tokens <= num_computed_tokens <= seq.num_tokens:
+            raise MisuseError(
+                f"{num_computed_tokens} computed tokens: must lie in {seq.num_computed_tokens}..{seq.num_tokens}"
+            )
         seq.num_computed_tokens = num_computed_tokens
 
     def fork(self, seq: Sequence, access: Access | None = None) -> Sequence:
@@ -263,13 +277,6 @@ class CacheManager:
     def _must_be_live(self, seq: Sequence) -> None:
         if self._live.get(id(seq)) is not seq:
             raise MisuseError("this sequence holds no blocks here: it was never allocated, or freed already")
-
-    @staticmethod
-    def _check_computed(seq: Sequence, num_computed_tokens: int) -> None:
-        if not seq.num_computed_tokens <= num_computed_tokens <= seq.num_tokens:
-            raise MisuseError(
-                f"{num_computed_tokens} computed tokens: must lie in {seq.num_computed_tokens}..{seq.num_tokens}"
-            )
 
     def _match(self, seq: Sequence) -> Match:
         if seq.allocated:

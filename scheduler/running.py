@@ -54,28 +54,30 @@ class Running:
 
     def settle(self, branch: Branch) -> None:
         """Bring the sequence of a decoding branch up to what is computed, and let full blocks be found."""
-        if branch not in self.decoding.members:
+        decoding = self.decoding
+        if branch not in decoding.members:
             return
-        known = self.decoding.num_tokens(branch)
-        missing = known - branch.num_tokens
-        if missing and self.foretell is not None:
-            n = len(branch.outputs)
-            branch.outputs.extend(self.foretell(branch, n, n + missing))
+        known = decoding.num_tokens(branch)
+        if self.foretell is not None:
+            n, wanted = len(branch.outputs), known - branch.request.num_prompt
+            if n < wanted:
+                branch.outputs.extend(self.foretell(branch, n, wanted))
         self.settle_to(branch, known - 1)
 
     def settle_to(self, branch: Branch, num_computed: int) -> None:
         """As `settle`, for a branch whose outputs are all known."""
-        seq = branch.seq
-        if seq.num_tokens < num_computed:
-            self.manager.append(seq, branch.known(seq.num_tokens, num_computed))  # within the tail it has
-        self.manager.promote_to_immutable(seq, num_computed)
+        seq, manager = branch.seq, self.manager
+        held = seq.num_tokens
+        if held < num_computed:
+            manager.append(seq, branch.known(held, num_computed))  # within the tail it has
+        manager.promote_to_immutable(seq, num_computed)
 
     def grow(self) -> list[tuple[int, int]]:
         """Slots for all growing branches; the caller has made sure that there are blocks. Returns the block copies."""
-        copies: list[tuple[int, int]] = []
-        for branch in self.growing:
-            seq = branch.seq
-            copies += self.manager.append(seq, branch.known(seq.num_tokens, branch.num_tokens))
+        if not self.growing:
+            return []
+        grown = [(branch.seq, branch.known(branch.seq.num_tokens, branch.num_tokens)) for branch in self.growing]
+        copies = self.manager.append_each(grown)
         self.growing.clear()
         return copies
 

@@ -127,6 +127,10 @@ class Allocator(ABC):
             blocks += range(first, stop)
         return blocks
 
+    def take_each(self, count: int) -> list[int]:
+        """The blocks that `count` calls of `take(1)` give, in that order."""
+        return [self.take(1)[0] for _ in range(count)]
+
     @abstractmethod
     def find(self, seq: Sequence, limit: int) -> Match:
         """The longest resident prefix of at most `limit` blocks. Changes nothing."""

@@ -23,6 +23,7 @@ from cache.allocator.run_tree import RunTree
 from cache.errors import MisuseError, PolicyError
 from cache.evictor.base import Evictor
 from cache.evictor.block_by_block import BlockByBlock
+from cache.evictor.ranked_runs import RankedRuns
 from cache.hashing.base import Hasher
 from cache.observer import Observer
 from cache.run import Run, num_common_blocks, walk
@@ -53,6 +54,16 @@ class Radix(RunTree):
         self._held: Part | None = None
         self._evicted: list[tuple[int, int]] = []
         self._now = 0
+
+    def take_each(self, count: int) -> list[int]:
+        if not isinstance(self._policy, RankedRuns):  # others may choose otherwise when asked for several at once
+            return super().take_each(count)
+        num_free, num_evicted = len(self._free), max(count - int(min(self.num_free, count)), 0)
+        blocks = self.take(count)
+        if count <= num_free:
+            return blocks[::-1]
+        evicted = num_free + num_evicted  # what was freed last is handed out first, what was never used next
+        return [*blocks[:num_free][::-1], *blocks[evicted:], *blocks[num_free:evicted]]
 
     def find(self, seq: Sequence, limit: int) -> Match:
         match = self._walk(seq, limit)
