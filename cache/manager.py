@@ -166,14 +166,31 @@ class CacheManager:
         seq.extend(tokens)
         return copies
 
+    def append_computed(self, seq: Sequence, token_ids: Iterable[int]) -> None:
+        """More tokens that have their K and V already, in slots that the sequence has: decoded since it was last told.
+
+        The same as `append` and then `promote_to_immutable`, at the price of one. Raises MisuseError where there are no
+        such slots, or others could write into them.
+        """
+        self._must_be_live(seq)
+        tokens, table = int32(token_ids), seq.block_table
+        num_tokens = seq.num_tokens + len(tokens)
+        if num_tokens > len(table) * self.block_size or self._shares_tail(seq):
+            raise MisuseError(
+                f"{num_tokens} tokens have no slots of their own in {len(table)} blocks: append them first"
+            )
+        seq.extend(tokens)
+        seq.num_computed_tokens = num_tokens
+        self.allocator.promote(seq, num_tokens // self.block_size)
+
     def append_each(self, grown: Items[tuple[Sequence, array[int]]]) -> list[BlockCopy]:
         """`append` for one after the other; where each just begins its next block, the blocks are taken all at once."""
-        size = self.block_size
+        size, live = self.block_size, self._live
         for seq, tokens in grown:
-            if len(seq.block_table) * size != seq.num_tokens or not 0 < len(tokens) <= size:
+            full = len(seq.block_table) * size == seq.num_tokens and id(seq) in live
+            if not full or not 0 < len(tokens) <= size:
                 return [copy for seq, tokens in grown for copy in self.append(seq, tokens)]
         for (seq, tokens), block in zip(grown, self.allocator.take_each(len(grown)), strict=True):
-            self._must_be_live(seq)
             seq.block_table.append(block)
             seq.extend(tokens)
         return []

@@ -38,8 +38,8 @@ class Branch:
     """One continuation of a request: its output tokens, and the sequence that holds their K and V."""
 
     __slots__ = (
-        "computed_before", "drawn", "event", "finish_reason", "index", "joined_at", "joined_with", "logprob", "outputs",
-        "request", "seq", "tops",
+        "computed_before", "drawn", "event", "finish_reason", "foretold", "index", "joined_at", "joined_with",
+        "logprob", "outputs", "request", "seq", "tops",
     )  # fmt: skip
 
     def __init__(self, request: Request, index: int, seq: Sequence | None = None) -> None:
@@ -53,6 +53,8 @@ class Branch:
         self.tops: list[Sampled] = []
         """Per output, where log-probabilities were asked for."""
         self.finish_reason: str | None = None
+        self.foretold: array[int] | None = None
+        """All outputs it will have, where they are known in advance and were asked for."""
         self.computed_before = 0
         """Tokens computed at least once; what is computed below that was lost to a preemption."""
         self.joined_at = self.joined_with = 0

@@ -29,7 +29,8 @@ class Running:
         self.foretell = foretell
         self.requests: dict[Request, None] = {}
         self.prefilling: dict[Branch, None] = {}
-        self.growing: dict[Branch, None] = {}
+        self.growing: dict[Branch, int] = {}
+        """Branch → the most blocks it may need for that."""
         self.decoding = Decoding(manager.block_size)
         self.num_branches = 0
 
@@ -50,7 +51,7 @@ class Running:
         seq, known = branch.seq, branch.num_tokens
         self.decoding.join(branch, known, self.most_tokens(branch.request))
         if self.manager.num_tail_owners(seq) != 1:  # full, or shared with a fork
-            self.growing[branch] = None
+            self.growing[branch] = 1
 
     def settle(self, branch: Branch) -> None:
         """Bring the sequence of a decoding branch up to what is computed, and let full blocks be found."""
@@ -59,9 +60,11 @@ class Running:
             return
         known = decoding.num_tokens(branch)
         if self.foretell is not None:
-            n, wanted = len(branch.outputs), known - branch.request.num_prompt
-            if n < wanted:
-                branch.outputs.extend(self.foretell(branch, n, wanted))
+            told = branch.foretold
+            if told is None:
+                most = self.most_tokens(branch.request) - branch.request.num_prompt
+                told = branch.foretold = array("i", self.foretell(branch, 0, most))
+            branch.outputs.extend(told[len(branch.outputs) : known - branch.request.num_prompt])
         self.settle_to(branch, known - 1)
 
     def settle_to(self, branch: Branch, num_computed: int) -> None:
@@ -69,8 +72,9 @@ class Running:
         seq, manager = branch.seq, self.manager
         held = seq.num_tokens
         if held < num_computed:
-            manager.append(seq, branch.known(held, num_computed))  # within the tail it has
-        manager.promote_to_immutable(seq, num_computed)
+            manager.append_computed(seq, branch.known(held, num_computed))
+        else:
+            manager.promote_to_immutable(seq, num_computed)
 
     def grow(self) -> list[tuple[int, int]]:
         """Slots for all growing branches; the caller has made sure that there are blocks. Returns the block copies."""
@@ -92,7 +96,8 @@ class Running:
         request.head = None
         for branch in request.live_branches:
             self.fork(trunk, branch)
-            self.growing[branch] = self.prefilling[branch] = None
+            self.growing[branch] = self.manager.num_blocks_for(branch.num_tokens) + 1
+            self.prefilling[branch] = None
         self.manager.free(trunk.seq)
 
     def drop(self, branch: Branch) -> None:
