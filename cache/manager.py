@@ -14,14 +14,14 @@ Knows nothing of tensors: copy-on-write answers with (source, destination) block
 from __future__ import annotations
 
 from array import array
-from collections import Counter
 from collections.abc import Iterable
 from collections.abc import Sequence as Items
 from math import inf
 
 from cache.access import Access
 from cache.allocator.base import Allocator, Match
-from cache.errors import CacheInUse, MisuseError, OutOfBlocks, PolicyError, SequenceTooLarge
+from cache.block_tables import BlockTables
+from cache.errors import CacheInUse, MisuseError, OutOfBlocks, PolicyError
 from cache.extra_keys import NO_EXTRA_KEYS
 from cache.observer import Observer
 from cache.sequence import Sequence
@@ -31,7 +31,7 @@ BlockCopy = tuple[int, int]
 """(source block, destination block)"""
 
 
-class CacheManager:
+class CacheManager(BlockTables):
     """Block tables of live sequences over one allocator."""
 
     def __init__(self, allocator: Allocator, watermark: float = 0.0, weights_version: str = "") -> None:
@@ -41,12 +41,10 @@ class CacheManager:
         """
         if not 0 <= watermark < 1:
             raise ValueError(f"watermark must lie in [0, 1), got {watermark}")
-        self.allocator = allocator
-        self.block_size = allocator.block_size
+        super().__init__(allocator)
         self.weights_version = weights_version
         self._plain_root = NO_EXTRA_KEYS.encode(weights_version)
         self._reserve = 0 if allocator.num_blocks == inf else watermark * allocator.num_blocks
-        self._live: dict[int, Sequence] = {}
         self._last_match: tuple[Sequence, Match] | None = None
 
     def observe(self, observer: Observer) -> None:
@@ -55,20 +53,7 @@ class CacheManager:
             raise CacheInUse("an observer must see everything from the start: free all sequences and reset() first")
         self.allocator.observe(observer)
 
-    @property
-    def live_sequences(self) -> list[Sequence]:
-        """Sequences that hold blocks now."""
-        return list(self._live.values())
-
     # Asking
-
-    def num_blocks_for(self, num_tokens: int) -> int:
-        """Blocks that hold so many tokens."""
-        return -(-num_tokens // self.block_size)
-
-    def fits(self, seq: Sequence) -> bool:
-        """Whether the whole pool could ever hold this sequence."""
-        return self.num_blocks_for(seq.num_tokens) <= self.allocator.num_blocks
 
     def can_allocate(self, seq: Sequence) -> bool:
         """Whether `allocate` would succeed and leave the watermark untouched. Only new blocks cost anything."""
@@ -79,35 +64,9 @@ class CacheManager:
         """Tokens that `allocate` would find in the cache now. Pins nothing."""
         return len(self._match(seq).blocks) * self.block_size
 
-    @property
-    def num_live(self) -> int:
-        """Sequences that hold blocks."""
-        return len(self._live)
-
     def can_append(self, seq: Sequence, count: int = 1) -> bool:
         """Whether `append` of so many tokens would succeed."""
         return self._num_appended(seq, count) <= self.allocator.num_available
-
-    def ref_count(self, block: int) -> int:
-        """Sequences that own this block now; 0 for a free one and for one that is merely cached."""
-        return self.allocator.ref_count(block)
-
-    def num_tail_owners(self, seq: Sequence) -> int:
-        """Sequences that own the partly filled last block of this one; 0 where its last block is full. Fast."""
-        return self.allocator.num_owners(seq.block_table[-1]) if seq.num_tokens % self.block_size else 0
-
-    def slot_mapping(self, seq: Sequence, start: int, stop: int) -> list[int]:
-        """Slots (block id x block size + offset) of tokens `start` to `stop`.
-
-        Raises MisuseError where the sequence has no slots there.
-        """
-        if not 0 <= start <= stop <= len(seq.block_table) * self.block_size:
-            raise MisuseError(f"tokens {start}..{stop} have no slots: the sequence holds {len(seq.block_table)} blocks")
-        size, slots = self.block_size, list[int]()
-        for i in range(start // size, self.num_blocks_for(stop)):
-            base, first = seq.block_table[i] * size, i * size
-            slots.extend(range(base + max(start - first, 0), base + min(stop - first, size)))
-        return slots
 
     # Doing
 
@@ -263,16 +222,6 @@ class CacheManager:
         self._last_match = None
         self.allocator.clear()
 
-    def check_integrity(self) -> None:
-        """Raise AssertionError where tables, reference counts, index and evictor disagree. Scans everything."""
-        owned: Counter[int] = Counter()
-        for seq in self._live.values():
-            assert len(set(seq.block_table)) == len(seq.block_table), "a sequence owns one block twice"
-            assert len(seq.block_table) == self.num_blocks_for(seq.num_tokens), "a table does not fit its tokens"
-            assert seq.num_immutable_blocks * self.block_size <= seq.num_computed_tokens, "immutable but not computed"
-            owned.update(seq.block_table)
-        self.allocator.check_integrity(owned)
-
     # Inside
 
     def _forget(self, seq: Sequence) -> None:
@@ -280,20 +229,7 @@ class CacheManager:
         seq.block_table = []
         seq.num_immutable_blocks = seq.num_computed_tokens = 0
         seq.node, seq.root, seq.sealed, seq.partial_copy = None, None, False, None
-
-    def _must_fit(self, num_tokens: int) -> int:
-        """The blocks that so many tokens need."""
-        needed = -(-num_tokens // self.block_size)
-        if needed > self.allocator.num_blocks:
-            raise SequenceTooLarge(
-                f"{num_tokens} tokens need {needed} blocks of {self.block_size}; "
-                f"the whole pool has {self.allocator.num_blocks}"
-            )
-        return needed
-
-    def _must_be_live(self, seq: Sequence) -> None:
-        if self._live.get(id(seq)) is not seq:
-            raise MisuseError("this sequence holds no blocks here: it was never allocated, or freed already")
+        seq.trail, seq.num_followed_blocks = None, 0
 
     def _match(self, seq: Sequence) -> Match:
         if seq.allocated:
@@ -316,9 +252,6 @@ class CacheManager:
 
     def _num_new(self, seq: Sequence, match: Match) -> int:
         return self.num_blocks_for(seq.num_tokens) - len(match.blocks)
-
-    def _shares_tail(self, seq: Sequence) -> bool:
-        return seq.num_tokens % self.block_size != 0 and self.allocator.is_shared(seq.block_table[-1])
 
     def _take(self, count: int) -> list[int]:
         if count > self.allocator.num_available:

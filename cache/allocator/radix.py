@@ -15,7 +15,6 @@ from __future__ import annotations
 
 from collections.abc import Hashable, Iterable
 from collections.abc import Sequence as Items
-from itertools import groupby
 
 from cache.allocator.base import Match
 from cache.allocator.partial import Part, find_part
@@ -23,7 +22,6 @@ from cache.allocator.run_tree import RunTree
 from cache.errors import MisuseError, PolicyError
 from cache.evictor.base import Evictor
 from cache.evictor.block_by_block import BlockByBlock
-from cache.evictor.ranked_runs import RankedRuns
 from cache.hashing.base import Hasher
 from cache.observer import Observer
 from cache.run import Run, num_common_blocks, walk
@@ -54,16 +52,6 @@ class Radix(RunTree):
         self._held: Part | None = None
         self._evicted: list[tuple[int, int]] = []
         self._now = 0
-
-    def take_each(self, count: int) -> list[int]:
-        if not isinstance(self._policy, RankedRuns):  # others may choose otherwise when asked for several at once
-            return super().take_each(count)
-        num_free, num_evicted = len(self._free), max(count - int(min(self.num_free, count)), 0)
-        blocks = self.take(count)
-        if count <= num_free:
-            return blocks[::-1]
-        evicted = num_free + num_evicted  # what was freed last is handed out first, what was never used next
-        return [*blocks[:num_free][::-1], *blocks[evicted:], *blocks[num_free:evicted]]
 
     def find(self, seq: Sequence, limit: int) -> Match:
         match = self._walk(seq, limit)
@@ -223,29 +211,6 @@ class Radix(RunTree):
 
     def last_touches(self, blocks: Items[int]) -> Iterable[tuple[int, int]]:
         return self._evicted
-
-    def _insert(self, seq: Sequence, node: Run, data: bytes, stride: int, start: int, stop: int) -> list[Run]:
-        """Runs for blocks `start` to `stop` of the sequence, none of them cached: one, or one per set of owners.
-
-        The first is not yet attached to `node`: it may become part of it.
-        """
-        now, table, more = seq.access.index, seq.block_table, self._more_owners
-        if not more:
-            return [Run(node, data, stride, table[start:stop], start, 1, now)]
-        runs: list[Run] = []
-        for count, places in groupby(range(start, stop), key=lambda place: more.get(table[place], 0)):
-            first, end = (taken := list(places))[0], taken[-1] + 1
-            part = data[(first - start) * stride : (end - start) * stride]
-            run = Run(node, part, stride, table[first:end], first, 1 + count, now)
-            if runs:
-                node.attach(run)
-            node = run
-            runs.append(run)
-            if count:
-                for block in run.blocks:
-                    del more[block]
-                    self._strays[block] = run
-        return runs
 
     def _register(self, seq: Sequence, runs: list[Run]) -> Run:
         """Tell the policy of new runs along one chain, hang them into the tree, and return the run they end in."""
