@@ -28,7 +28,7 @@ class Sequence:
     __slots__ = (
         "_appended", "_block_size", "_contents", "_num_prompt", "_packed", "access", "allocated", "block_table",
         "extra_keys", "keys", "matched_by", "node", "num_computed_tokens", "num_followed_blocks", "num_hit_blocks",
-        "num_immutable_blocks", "partial_copy", "prompt", "root", "sealed", "skip_lookup", "trail",
+        "num_immutable_blocks", "num_tokens", "partial_copy", "prompt", "root", "sealed", "skip_lookup", "trail",
     )  # fmt: skip
 
     def __init__(
@@ -46,6 +46,8 @@ class Sequence:
         self._block_size = 0
         self._contents: list[Hashable] = []
         self._num_prompt = len(prompt)
+        self.num_tokens = self._num_prompt
+        """Prompt and appended tokens."""
         self._packed: Segment | None = None
         self.allocated = False
         self.block_table: list[int] = []
@@ -68,11 +70,6 @@ class Sequence:
         self.trail: Any = None
         """An observer's own mark of a place behind the first `num_followed_blocks` blocks."""
         self.num_followed_blocks = 0
-
-    @property
-    def num_tokens(self) -> int:
-        """Prompt and appended tokens."""
-        return self._num_prompt + len(self._appended)
 
     def contents(self, block_size: int) -> list[Hashable]:
         """Contents of its full blocks; computed once, extended as it grows."""
@@ -126,10 +123,12 @@ class Sequence:
     def extend(self, token_ids: array[int]) -> None:
         """Add tokens (`tokens.int32`); the manager calls this once the slots for them are there."""
         self._appended.extend(token_ids)
+        self.num_tokens += len(token_ids)
 
     def cut(self, num_tokens: int, block_size: int) -> None:
         """Forget the appended tokens from `num_tokens` on."""
-        del self._appended[num_tokens - len(self.prompt) :]
+        del self._appended[num_tokens - self._num_prompt :]
+        self.num_tokens = num_tokens
         del self.keys[num_tokens // block_size :]
         del self._contents[num_tokens // block_size :]
         self.num_followed_blocks = min(self.num_followed_blocks, num_tokens // block_size)
@@ -140,7 +139,7 @@ class Sequence:
     def twin(self, access: Access) -> Sequence:
         """A copy that shares nothing mutable with this one."""
         other = Sequence(self.prompt, access, self.extra_keys, self.skip_lookup)
-        other._appended = self._appended[:]
+        other._appended, other.num_tokens = self._appended[:], self.num_tokens
         other._block_size, other._contents, other._packed = self._block_size, self._contents[:], self._packed
         other.allocated = self.allocated
         other.num_hit_blocks = self.num_hit_blocks

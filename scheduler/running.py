@@ -13,6 +13,7 @@ from array import array
 from collections.abc import Callable, Sequence
 
 from cache.manager import CacheManager
+from cache.tokens import int32
 from scheduler.decoding import Decoding
 from scheduler.request import Branch, Request
 
@@ -63,7 +64,7 @@ class Running:
             told = branch.foretold
             if told is None:
                 most = self.most_tokens(branch.request) - branch.request.num_prompt
-                told = branch.foretold = array("i", self.foretell(branch, 0, most))
+                told = branch.foretold = int32(self.foretell(branch, 0, most))
             branch.outputs.extend(told[len(branch.outputs) : known - branch.request.num_prompt])
         self.settle_to(branch, known - 1)
 
