@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from support.conf import build
+from support.conf import SHARING, build, sharing_allocator
 from support.explain import History, findable
 from support.ledgers import KEYS, rows_of
 
@@ -184,3 +184,20 @@ def test_reasons_and_ages_of_what_was_generated_are_those_that_snapshots_give(
         assert ledger.num_known == kept.num_known
         assert ledger.tree.num_prefixes == kept.tree.num_prefixes
         assert ledger.at_eviction.requests() == kept.at_eviction.requests()
+
+
+@pytest.mark.parametrize("allocator", SHARING)
+def test_tokens_taken_back_after_a_second_lookup_were_never_cached(allocator: str) -> None:
+    manager, ledger = CacheManager(sharing_allocator(allocator, 20, 2, evictor=build("evictor", "lru"))), Ledger(2)
+    manager.observe(ledger)
+    seq = Sequence(PackedTokens.of([0, 0]), Access(0))
+    manager.allocate(seq)
+    manager.append(seq, [5, 5])
+    manager.free(seq)
+    manager.allocate(seq)  # looked up with what it had generated
+    manager.truncate(seq, 2)
+    manager.append(seq, [7, 7])
+    manager.promote_to_immutable(seq, 4)
+    for index, prompt in enumerate(([0, 0, 5, 5, 1], [0, 0, 7, 7, 1]), 1):
+        manager.allocate(Sequence(PackedTokens.of(prompt), Access(index)))
+    assert +ledger.counts == {"first_seen": 1, "hit": 3, "not_cached": 1}
