@@ -32,20 +32,16 @@ class Sampling:
         self.requests = requests
         self.block_size = block_size
         tree = PrefixTree(block_size)
-        paths = [(r.tokens.contents(block_size), r.extra_keys.encode()) for r in requests]
-        for contents, root in paths:
-            tree.walk(contents, None, root=root)
-        passed: Counter[int] = Counter()
-        length: dict[int, int] = {}
-        runs = [tree.walk(contents, None, root=root).runs for contents, root in paths]
-        for path in runs:
-            for first, count, _ in path:
-                passed[first] += 1
-                length[first] = count
+        paths = [(r.tokens.segments(block_size), r.extra_keys.encode()) for r in requests]
+        for segments, root in paths:
+            tree.walk(segments, None, root=root)
+        runs = [[node for node, _ in tree.walk(segments, None, root=root).runs] for segments, root in paths]
+        passed = Counter(node.first for path in runs for node in path)
+        length = {node.first: node.length for path in runs for node in path}
         hot = {first for first, times in passed.items() if times >= max(hot_share * len(requests), 2)}
-        self.units = [_unit([first for first, *_ in path], hot) for path in runs]
+        self.units = [_unit([node.first for node in path], hot) for path in runs]
         self.trunk_blocks = sum(length[first] for first in hot)
-        own = [sum(count for first, count, _ in path if first not in hot) for path in runs]
+        own = [sum(node.length for node in path if node.first not in hot) for path in runs]
         self.pinned = self.trunk_blocks + sum(own) / max(len(own), 1)
         self.most_blocks = max((-(-len(r.tokens) // block_size) for r in requests), default=0)
 

@@ -24,6 +24,7 @@ from cache.manager import CacheManager
 from cache.observer import Observer
 from experiments.ceiling import InfiniteCache
 from experiments.cli import cli
+from experiments.collector import seldom_collected
 from experiments.errors import UserError
 from experiments.job import Result, run_job
 from experiments.latency import Row, goodput, latencies, request_row
@@ -67,9 +68,10 @@ def simulate(
         scheduler, SimulatedExecutor(cost, clock), clock, arrivals, watched(sampler.watch, scheduler, watcher), jump
     )
     start, rows = perf_counter(), list[Row]()
-    for request in loop.run():
-        rows.append(request_row(request))
-        sampler.finished(request)
+    with seldom_collected():
+        for request in loop.run():
+            rows.append(request_row(request))
+            sampler.finished(request)
     seconds = perf_counter() - start
     sampler.row(clock.now())
     rows.sort(key=lambda row: row["request"])

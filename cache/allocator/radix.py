@@ -15,7 +15,6 @@ from __future__ import annotations
 
 from collections.abc import Hashable, Iterable
 from collections.abc import Sequence as Items
-from itertools import chain, groupby, repeat
 
 from cache.allocator.base import Match
 from cache.allocator.partial import Part, find_part
@@ -51,7 +50,7 @@ class Radix(RunTree):
         self.evictor = evictor
         self.partial_reuse = partial_reuse
         self._held: Part | None = None
-        self._last_accesses: list[repeat[int]] = []
+        self._evicted: list[tuple[int, int]] = []
         self._now = 0
 
     def find(self, seq: Sequence, limit: int) -> Match:
@@ -143,7 +142,10 @@ class Radix(RunTree):
                 if child is None:
                     if duplicates:
                         self._tell_accessed(seq, duplicates)
-                    new += self._insert(seq, node, data[offset : offset + (stop - i) * stride], stride, i, stop)
+                    more = self._insert(seq, node, data[offset : offset + (stop - i) * stride], stride, i, stop)
+                    if new:
+                        node.attach(more[0])
+                    new += more
                     node = new[-1]
                     i = stop
                     break
@@ -162,7 +164,7 @@ class Radix(RunTree):
         if duplicates:
             self._tell_accessed(seq, duplicates)
         seq.num_immutable_blocks = num_full
-        seq.node = self._tell_inserted(seq, new) if new else node
+        seq.node = self._register(seq, new) if new else node
         self.version += 1
         self.observer.promoted(seq, start, num_full)
 
@@ -184,7 +186,7 @@ class Radix(RunTree):
 
     def evict(self, count: int) -> None:
         before = len(self._free)
-        self._last_accesses.clear()
+        self._evicted.clear()
         order = self._policy.victims(count, self._trim)
         chosen = len(self._free) - before
         if chosen != count:
@@ -207,47 +209,27 @@ class Radix(RunTree):
             self._policy = BlockByBlock(self.evictor)
         super().observe(observer)
 
-    def last_accesses(self, blocks: Items[int]) -> Iterable[int]:
-        return chain.from_iterable(self._last_accesses)
+    def last_touches(self, blocks: Items[int]) -> Iterable[tuple[int, int]]:
+        return self._evicted
 
-    def _insert(self, seq: Sequence, node: Run, data: bytes, stride: int, start: int, stop: int) -> list[Run]:
-        """Register blocks `start` to `stop` of the sequence, none of them cached: a run, or one per set of owners."""
-        now, table, more = seq.access.index, seq.block_table, self._more_owners
-        if not more:
-            run = Run(node, data, stride, table[start:stop], start, 1, now)
-            node.attach(run)
-            return [run]
-        runs = []
-        for count, places in groupby(range(start, stop), key=lambda place: more.get(table[place], 0)):
-            first, end = (taken := list(places))[0], taken[-1] + 1
-            part = data[(first - start) * stride : (end - start) * stride]
-            run = Run(node, part, stride, table[first:end], first, 1 + count, now)
-            node.attach(run)
-            node = run
-            runs.append(run)
-            if count:
-                for block in run.blocks:
-                    del more[block]
-                    self._strays[block] = run
-        return runs
-
-    def _tell_inserted(self, seq: Sequence, runs: list[Run]) -> Run:
-        """Tell the policy of new runs along one chain, and return the run they end in."""
+    def _register(self, seq: Sequence, runs: list[Run]) -> Run:
+        """Tell the policy of new runs along one chain, hang them into the tree, and return the run they end in."""
         policy, first, last = self._policy, runs[0], runs[-1]
         parent = first.parent
         assert parent is not None
         keys = self._give_keys(seq, parent, runs) if policy.needs_keys else ()
         policy.inserted(runs, seq.access, keys)
-        if not (
+        if (
             parent.refs == first.refs == 1  # the sequence alone owns both
+            and parent.children is None
             and parent.last_access == first.last_access
             and parent.stride == first.stride
-            and len(parent.children or ()) == 1
-            and policy.join(parent, first)
+            and policy.join(parent, first)  # asked last: it may join what it keeps of them
         ):
-            return last
-        parent.join(first)
-        return parent if last is first else last
+            parent.join(first)
+            return parent if last is first else last
+        parent.attach(first)
+        return last
 
     def _give_keys(self, seq: Sequence, parent: Run, runs: Items[Run]) -> Items[Hashable]:
         """Chain the keys of new runs on to those of their parent, and return them."""
@@ -300,7 +282,7 @@ class Radix(RunTree):
         self.num_idle -= count
         self.stats.evictions += count
         self.stats.evicted_age += (self._now - run.last_access) * count
-        self._last_accesses.append(repeat(run.last_access, count))
+        self._evicted.append((run.last_access, count))
         if self._strays:
             for block in gone:
                 self._strays.pop(block, None)
