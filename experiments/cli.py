@@ -18,6 +18,7 @@ from typing import Any, NoReturn
 from hydra.errors import CompactHydraException, HydraException, InstantiationException
 from omegaconf.errors import MissingMandatoryValue, OmegaConfBaseException
 
+from experiments.composition import explain_composition
 from experiments.errors import UserError
 
 ELSEWHERE = "choose another folder (hydra.run.dir=... or hydra.sweep.dir=...)"
@@ -73,6 +74,8 @@ def explain(error: BaseException) -> str | None:
             key = getattr(error, "full_key", None) or "a value"
             return f"{key} must be given: add {key}=... to the command."
         case CompactHydraException() | HydraException() | OmegaConfBaseException():
+            if told := explain_composition(error):
+                return told
             lines = [str(error), *(str(error.__cause__).splitlines()[:1] if error.__cause__ else [])]
             return "\n".join(line for line in lines if line.strip())
         case MemoryError():

@@ -15,7 +15,7 @@ from experiments.joint.measures import MEASURES
 from experiments.joint.words import change_text, choices, combinations, policy_text, setting_text
 from experiments.record import StoredRecord
 from experiments.reporting.differences import config_differences, machines
-from experiments.reporting.markdown import workload_of
+from experiments.reporting.names import workload_of
 from experiments.sweep_report import rows_of
 
 if TYPE_CHECKING:

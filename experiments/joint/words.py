@@ -25,7 +25,7 @@ MOST_SHOWN = 10
 
 def setting_text(row: Row, axes: Axes) -> str:
     """A setting in words: "blocks of 16 tokens, pool 10%"."""
-    return ", ".join(SETTING[name].format(row[name]) for name in reversed(axes.settings))
+    return ", ".join(SETTING.get(name, f"{name} {{}}").format(row[name]) for name in reversed(axes.settings))
 
 
 def policy_text(row: Row, axes: Axes) -> str:
