@@ -129,8 +129,8 @@ def _refuse_other_kinds(folders: Sequence[Path], records: Sequence[StoredRecord]
     if others:
         good = next(record for record in records if record not in others)
         raise UserError(
-            f"{run_name(others[0], *folders)} has no hit rate at one pool size, as {run_name(good, *folders)} has: they "
-            "are runs of different experiments. Report on folders with one kind each."
+            f"{run_name(others[0], *folders)} has no hit rate at one pool size, as {run_name(good, *folders)} has: "
+            "they are runs of different experiments. Report on folders with one kind each."
         )
 
 
