@@ -143,7 +143,7 @@ def _track(config: DictConfig, plan: SweepPlan, folder: Path, report: SweepRepor
     settings = {"sweep": plan.name, "folder": plan.folder, "jobs": plan.num_jobs}
     with tracker:
         tracker.start(folder, "report", plan.name, settings)
-        tracker.finish(report.summary(), {"report": report.rows()}, report.plots)
+        tracker.finish(report.summary(), report.tables(), report.plots)
 
 
 def _tell_failures(failed: Iterable[Path], lost: int, sweep_folder: Path) -> None:

@@ -26,6 +26,10 @@ class JointReport(SweepReport):
     axes: Axes
     effects: DataFrame
 
+    def tables(self) -> dict[str, list[Row]]:
+        """Also what each choice alone is worth."""
+        return {"report": self.rows()} | ({"choices": rows_of(self.effects)} if len(self.effects) else {})
+
     def summary(self) -> Row:
         """What one tracked run may say of all: the best combination of every setting, by every measure."""
         best: Row = {}

@@ -41,9 +41,7 @@ def change_text(row: Row, measure: Measure) -> str:
         return "nothing to compare with"
     if verdict == EQUAL:
         return "="
-    told = measure.difference(change)
-    if verdict != ONE_SEED:
-        told += f" ± {measure.difference(high - change).lstrip('+')}"
+    told = measure.difference(change, None if verdict == ONE_SEED else high - change)
     return f"≈ {told}" if verdict == UNCLEAR else told
 
 

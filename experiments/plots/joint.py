@@ -52,7 +52,7 @@ def _combinations(points: DataFrame, axes: Axes) -> Figure:
             panel.set_yticks(range(len(down)), labels[0] if j == 0 else [], fontsize=8.5)
             panel.set_xticks(range(len(across)), [text.replace(" · ", "\n") for text in labels[1]], fontsize=8)
     figure.supxlabel(
-        "mean over seeds; green: better than the baseline (framed), red: worse, white: not distinguishable from it",
+        "mean over seeds; green: better than the baseline (framed), orange: worse, white: not distinguishable from it",
         fontsize=9,
     )
     return figure
