@@ -1,17 +1,18 @@
 """What a command line asks of the yamls that they do not have: one sentence, with what was probably meant.
 
 Hydra composes the config before an experiment runs. Its errors are told here in the words of the command line, and
-`refuse_unknown` finds what Hydra lets pass: `+key=value` puts a key into the config that nobody reads.
+`check_overrides` finds what Hydra lets pass: `+key=value` for a key that nobody reads, `seed=x`.
 
 Knows nothing of what the settings mean.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import re
+import sys
+from collections.abc import Iterable, Iterator
 from inspect import Parameter, signature
 
-from hydra.core.config_loader import ConfigLoader
 from hydra.core.global_hydra import GlobalHydra
 from hydra.core.override_parser.overrides_parser import OverridesParser
 from hydra.core.override_parser.types import Override
@@ -22,16 +23,26 @@ from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
 from experiments.errors import UserError
+from experiments.options import CONF
 from experiments.suggest import listing, nearest, no_option
 
 NOT_SETTINGS = ("hydra", "report")
+CHECKED_WHERE_USED = ("block_size", "num_blocks", "prefix_caching")
+"""Settings that take more than one kind of value; who reads them says better what they take."""
+KINDS = {bool: "true or false", int: "a whole number", float: "a number"}
+AMBIGUOUS = re.compile(r"Ambiguous value for argument '(.+?)'")
+NO_GROUP = re.compile(r"Could not (?:override|append) '(\S+?)'\. No match in the defaults list")
 
 
 def explain_composition(error: ConfigCompositionException | OverrideParseException) -> str | None:
     """One sentence for an option or a key that does not exist, or an override that is none; None for all else."""
-    if isinstance(error, MissingConfigException) and error.missing_cfg_file and error.options:
-        group, _, name = error.missing_cfg_file.rpartition("/")
-        return no_option(group, name.removesuffix(".yaml"), error.options)
+    if isinstance(error, MissingConfigException):
+        group, _, name = str(error.missing_cfg_file or "").rpartition("/")
+        return no_option(group, name.removesuffix(".yaml"), error.options) if error.options else _first_line(error)
+    if found := AMBIGUOUS.search(str(error)):
+        return f"{found[1]} has several values: add -m to run them all, or write [...] around them for a list."
+    if found := NO_GROUP.search(str(error)):
+        return f"there is no {found[1]} to choose in this experiment."
     if isinstance(error, OverrideParseException):
         return (
             f"{error.override!r} is no setting: write KEY=VALUE without blanks around the =, and in quotes what the "
@@ -63,36 +74,62 @@ def unknown_key(key: str, root: DictConfig) -> str:
     return f"there is no setting {key}{hint} The settings {f'of {parent} ' if parent else ''}are {listing(names)}."
 
 
-def refuse_unknown(config: DictConfig) -> None:
-    """Raises UserError for a key that was added with + or ++ where nothing reads it.
+def explain_null_option() -> str:
+    """The sentence for an option of a config group that is null, which Hydra takes for a bug."""
+    named = ", ".join(text for text in sys.argv[1:] if text.endswith("=null")) or "one of the settings"
+    return f"{named}: null is no option of a config group. Name one of its yamls in conf/, or leave the setting out."
 
-    What is added below a node with a `_target_` goes to its constructor, which refuses what it does not take.
-    `config`: as Hydra's callbacks get it.
+
+def check_overrides(config: DictConfig) -> None:
+    """Raises UserError for a key that nothing reads, and for a value of another kind than the yaml's.
+
+    `config`: as Hydra's callbacks get it. A key that is added with + below a node with a `_target_` goes to its
+    constructor, which refuses what it does not take. Where a yaml says null or a text, any value may be meant.
     """
     loader = GlobalHydra.instance().config_loader()
     parser = OverridesParser.create(config_loader=loader)
     given = parser.parse_overrides(list(config.hydra.overrides.task))
+    groups = [override for override in given if loader.get_group_options(override.key_or_group)]
+    values = [override for override in given if override not in groups and not override.is_delete()]
     added = [override for override in given if override.is_add() or override.is_force_add()]
-    if not added:
+    if not values and not added:
         return
-    base = _without_additions(config, loader, given)
-    for override in added:
+    chosen = [o.input_line for o in groups if o.input_line and not (o in added or o.is_sweep_override())]
+    base = loader.load_configuration(config.hydra.job.config_name, chosen, RunMode.RUN)
+    for override in [*added, *(override for override in values if override not in added)]:
         key = override.key_or_group.replace("/", ".")
-        if key.partition(".")[0] in NOT_SETTINGS or _reaches_a_constructor(base, key) or _has(base, key):
+        if key.partition(".")[0] in NOT_SETTINGS:
             continue
-        raise UserError(f"{override.input_line}: {unknown_key(key, base)} A setting that nothing reads is not added.")
+        if _has(base, key):
+            _check_kind(override, key, _select(base, key))
+        elif override in added and not _reaches_a_constructor(base, key):
+            told = unknown_key(key, base)
+            raise UserError(f"{override.input_line}: {told} A setting that nothing reads is not added.")
 
 
-def _without_additions(config: DictConfig, loader: ConfigLoader, given: list[Override]) -> DictConfig:
-    """The config from its yamls and the chosen options alone."""
-    groups = [
-        override.input_line
-        for override in given
-        if override.input_line
-        and not (override.is_add() or override.is_force_add() or override.is_sweep_override())
-        and loader.get_group_options(override.key_or_group)
-    ]
-    return loader.load_configuration(config.hydra.job.config_name, groups, RunMode.RUN)
+def check_sweep(name: str, keys: Iterable[str], config: DictConfig) -> None:
+    """Raises UserError where a sweep's yaml varies what the experiment does not have: it is another one's."""
+    choices = config.hydra.runtime.choices
+    missing = [key for key in keys if key not in choices and not _has(config, key)]
+    if missing:
+        path = CONF / "sweep" / f"{name}.yaml"
+        lines = path.read_text("utf-8").splitlines() if path.exists() else []
+        command = next((line.lstrip("# ") for line in lines if line.startswith("# python")), None)
+        raise UserError(
+            f"sweep={name} varies {', '.join(missing)}, which {config.hydra.job.name} does not have: it belongs to "
+            f"another experiment{f' ({command})' if command else ''}."
+        )
+
+
+def _check_kind(override: Override, key: str, usual: object) -> None:
+    kind = type(usual)
+    if kind not in KINDS or key in CHECKED_WHERE_USED:
+        return
+    takes = (bool,) if kind is bool else (int, float)
+    values = override.sweep_iterator() if override.is_sweep_override() else [override.value()]
+    for value in values:
+        if value is not None and (not isinstance(value, takes) or isinstance(value, bool) != (kind is bool)):
+            raise UserError(f"{key}={value} must be {KINDS[kind]}; the yaml says {str(usual).lower()}.")
 
 
 def _reaches_a_constructor(root: DictConfig, key: str) -> bool:

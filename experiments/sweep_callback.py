@@ -21,7 +21,7 @@ from omegaconf import DictConfig, OmegaConf, open_dict, read_write
 
 from experiments.atomic import json_line
 from experiments.cli import stop, tell
-from experiments.composition import refuse_unknown
+from experiments.composition import check_overrides, check_sweep
 from experiments.process import claim, exit_with_parent
 from experiments.record import FAILED
 from experiments.report import NothingToCompare, write_report
@@ -54,16 +54,17 @@ class SweepCallback(Callback):
     def on_run_start(self, config: DictConfig, **kwargs: Any) -> None:
         """Of a single run: nothing but a look at its overrides."""
         try:
-            refuse_unknown(config)
+            check_overrides(config)
         except Exception as error:
             stop(error)  # Hydra would turn it into a warning and go on
 
     def on_multirun_start(self, config: DictConfig, **kwargs: Any) -> None:
         """Fix the folder before any job is named, then watch it."""
         try:
-            refuse_unknown(config)
+            check_overrides(config)
             parser = OverridesParser.create(config_loader=GlobalHydra.instance().config_loader())
             self._plan = SweepPlan(config, parser)
+            check_sweep(self._plan.name, config.hydra.sweeper.get("params") or {}, config)
             _fix_folder(config, self._plan)
             claim(Path(config.hydra.sweep.dir))
             marks = Marks(Path(config.hydra.sweep.dir))

@@ -24,8 +24,8 @@ if TYPE_CHECKING:
 FIGURES = {
     "combinations": (
         "All combinations",
-        "Every cell is the mean over seeds. Green is better than the baseline (framed), orange worse, and the deeper the "
-        "colour the larger the difference; white cannot be told from the baseline.",
+        "Every cell is the mean over seeds. Green is better than the baseline (framed), orange worse, and the deeper "
+        "the colour the larger the difference; white cannot be told from the baseline.",
     ),
     "choices": (
         "One choice at a time",

@@ -13,7 +13,7 @@ SIZES = [float(size) for size in np.geomspace(1000, 64000, 9).round()]
 
 
 def drawn(draw: np.random.Generator, count: int) -> tuple[dict[float, float], dict[float, list[float]]]:
-    """Gains of whole replays, and of samples whose bias bends over the sizes and whose luck is mostly shared by them."""
+    """Gains of whole replays and of samples: their bias bends over the sizes, and most of their luck is shared."""
     place = np.array([log(size / SIZES[0]) / log(SIZES[-1] / SIZES[0]) for size in SIZES])
     truth = draw.normal(0, 0.03) * (1 - place) + draw.normal(0, 0.02) * place * (1 - place)
     bias = draw.normal(0, 0.03) * (1 - place) ** 2 + draw.normal(0, 0.02) * np.sin(draw.uniform(1, 4) * place)
