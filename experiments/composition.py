@@ -16,7 +16,7 @@ from inspect import Parameter, signature
 from hydra.core.global_hydra import GlobalHydra
 from hydra.core.override_parser.overrides_parser import OverridesParser
 from hydra.core.override_parser.types import Override
-from hydra.errors import ConfigCompositionException, MissingConfigException, OverrideParseException
+from hydra.errors import CompactHydraException, MissingConfigException, OverrideParseException
 from hydra.types import RunMode
 from hydra.utils import get_object
 from omegaconf import DictConfig, OmegaConf
@@ -34,8 +34,10 @@ AMBIGUOUS = re.compile(r"Ambiguous value for argument '(.+?)'")
 NO_GROUP = re.compile(r"Could not (?:override|append) '(\S+?)'\. No match in the defaults list")
 
 
-def explain_composition(error: ConfigCompositionException | OverrideParseException) -> str | None:
+def explain_composition(error: Exception) -> str | None:
     """One sentence for an option or a key that does not exist, or an override that is none; None for all else."""
+    if not isinstance(error, CompactHydraException):
+        return None
     if isinstance(error, MissingConfigException):
         group, _, name = str(error.missing_cfg_file or "").rpartition("/")
         return no_option(group, name.removesuffix(".yaml"), error.options) if error.options else _first_line(error)

@@ -170,7 +170,7 @@ def prompts_of(cfg: DictConfig, model: Pretrained) -> tuple[list[Prompt], str]:
             )
         known = [request.tokens.tolist() for request in workload]
         check_vocabulary(known, model)
-        return known, workload.fingerprint()
+        return list(known), workload.fingerprint()
     if model.tokenizer is None:
         raise UserError("this model has no tokenizer: only workloads of token ids can be served, no text.")
     prompts = prompts[: cfg.max_requests]

@@ -51,6 +51,8 @@ def _form(row_type: type) -> str:
 
 def encoding_hint(line: bytes, number: int) -> str:
     """What to do about a line that is not plain UTF-8, to follow the decoder's own words; "" where that is not it."""
+    if sum(byte < 9 for byte in line[:200]) > 2 and line[:1] not in b"{[" and line.count(0) <= len(line) // 3:
+        return ": the file is binary, no text"
     if line.startswith((b"\xff\xfe", b"\xfe\xff")) or line.count(0) > len(line) // 3:
         return ": the file is UTF-16, not UTF-8 (iconv -f UTF-16 -t UTF-8 FILE > NEW)"
     if number == 1 and line.startswith(b"\xef\xbb\xbf"):

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import pytest
 from hydra import compose, initialize_config_dir
 from hydra.core.override_parser.overrides_parser import OverridesParser
-from hydra.errors import HydraException
+from hydra.errors import ConfigCompositionException, HydraException
 from omegaconf import OmegaConf
 from support import toy_lab
 from support.conf import CONF
@@ -108,8 +108,11 @@ def test_other_mistakes_of_the_command_line_are_sentences_too() -> None:
     assert "without blanks around the =" in str(explain(blank.value))
     null = ValueError("Config group override must be a string or a list. Got NoneType")
     assert "null is no option of a config group" in str(explain(null))
-    ambiguous = HydraException("Ambiguous value for argument 'block_size=16,32'\n1. To use it as a list")
-    assert explain(ambiguous) is not None
+    ambiguous = ConfigCompositionException("Ambiguous value for argument 'block_size=16,32'\n1. To use it as a list")
+    assert (
+        explain(ambiguous) == "block_size=16,32 has several values: add -m to run them all, or write [...] around "
+        "them for a list."
+    )
 
 
 def test_the_nearest_word_counts_the_end_of_a_dotted_key_and_nothing_far() -> None:
