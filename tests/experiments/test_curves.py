@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import io
 import os
 from math import inf
 from pathlib import Path
 from typing import Any
 
+import pandas
 import pytest
 from omegaconf import OmegaConf
 from support import toy_lab
@@ -15,6 +17,7 @@ from support.conf import composed
 from experiments.curves import Curves, Plan, curves_job, notes_of
 from experiments.errors import UserError
 from experiments.options import with_options
+from experiments.record import parquet
 from experiments.sampling import Sampling
 from experiments.workload.base import Workload
 from experiments.workload.coding_agent import CodingAgent
@@ -148,6 +151,19 @@ def test_what_cannot_be_drawn_is_explained(override: str, words: str) -> None:
     cfg = composed("workload=multi_turn", "workload.num_sessions=5", override, config_name="curves")
     with pytest.raises(UserError, match=words):
         curves_job(cfg, lambda row: None)
+
+
+def test_an_unbounded_pool_has_a_row_and_no_place_in_the_figure() -> None:
+    small = ("workload=multi_turn", "workload.num_sessions=5", "policies=[fifo]")
+    for pools, figures in (("[40%,inf]", ["curves"]), ("inf", [])):
+        result = curves_job(composed(*small, f"num_blocks={pools}", config_name="curves"), lambda row: None)
+        rows: Any = result.tables["curves"]
+        assert rows[-1]["num_blocks"] == inf
+        assert rows[-1]["block_hit_rate"] == rows[-1]["ceiling_block_hit_rate"]
+        assert result.draw is not None
+        assert list(result.draw([], {})) == figures
+        frame = pandas.read_parquet(io.BytesIO(parquet(rows)))
+        assert frame.num_blocks.iloc[-1] == inf or figures == []
 
 
 def test_options_take_the_place_of_the_chosen_ones() -> None:
