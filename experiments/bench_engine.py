@@ -78,7 +78,7 @@ class Goal:
 
 
 def _check(cfg: DictConfig) -> None:
-    for key in ("threads", "rounds", "prompt_tokens", "batch_size", "decode_steps"):
+    for key in ("rounds", "prompt_tokens", "batch_size", "decode_steps"):
         if not isinstance(cfg[key], int) or cfg[key] < 1:
             raise UserError(f"{key}={cfg[key]} must be a positive whole number.")
     if not 0 <= cfg.cached_tokens < cfg.prompt_tokens:

@@ -22,6 +22,8 @@ if TYPE_CHECKING:
 
 CEILING = "infinite cache"
 INK = "currentColor"
+MOST_NAMED = 7
+"""Policies that the question names one by one."""
 
 
 def page(frame: DataFrame, notes: Sequence[str], records: Sequence[StoredRecord], question: str | None = None) -> str:
@@ -56,11 +58,12 @@ def _question(points: DataFrame, first: StoredRecord) -> str:
     sizes = sorted(int(size) for size in points.block_size.unique())
     pools = list(points.sort_values("pool_tokens").pool_group.unique())
     policies = sorted(points.policy.unique())
+    names = ", ".join(policies) if len(policies) <= MOST_NAMED else f"{len(policies)} policies"
     told = f"blocks of {', '.join(map(str, sizes))} tokens and pools of {', '.join(pools)}"
     requests, tokens = first.metrics.get("requests", 0), first.metrics.get("prompt_tokens", 0)
     return (
         f"How much of {requests:,} requests ({thousands(tokens)} prompt tokens) need not be computed again under "
-        f"{', '.join(policies)}, with {told}?"
+        f"{names}, with {told}?"
     )
 
 

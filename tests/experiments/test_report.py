@@ -140,6 +140,14 @@ def test_a_policy_looks_the_same_in_every_plot_and_new_ones_need_no_edit() -> No
     assert len(set(looks(["arc", "s3fifo", "lru", "two_queue", "belady"]).values())) == 5
 
 
+def test_eight_combinations_have_eight_colours() -> None:
+    names = [f"lru · {order} · {victim} · {how}" for order in "ab" for victim in "cd" for how in "ef"]
+    assert len({look.color for look in looks(names).values()}) == 8
+    assert looks([*names, "lru"])["lru"].color not in {
+        look.color for name, look in looks([*names, "lru"]).items() if name != "lru"
+    }
+
+
 def test_labels_are_moved_apart_and_no_further_than_needed() -> None:
     assert spread([0.0, 5.0, 9.0], 1.0) == [0.0, 5.0, 9.0]
     places = spread([1.0, 1.0, 1.1, 7.0], 1.0)
