@@ -127,10 +127,9 @@ def _check_kind(override: Override, key: str, usual: object) -> None:
     kind = type(usual)
     if kind not in KINDS or key in CHECKED_WHERE_USED:
         return
-    takes = (bool,) if kind is bool else (int, float)
     values = override.sweep_iterator() if override.is_sweep_override() else [override.value()]
     for value in values:
-        if value is not None and (not isinstance(value, takes) or isinstance(value, bool) != (kind is bool)):
+        if not isinstance(value, bool) if kind is bool else isinstance(value, str | bool):  # lists: whoever reads them
             raise UserError(f"{key}={value} must be {KINDS[kind]}; the yaml says {str(usual).lower()}.")
 
 

@@ -64,6 +64,7 @@ def told(experiment: str, *overrides: str) -> str:
         ("replay", "seed=x", "seed=x must be a whole number; the yaml says 0."),
         ("replay", "seed=1,x", "seed=x must be a whole number"),
         ("replay", "watch=perhaps", "watch=perhaps must be true or false; the yaml says false."),
+        ("replay", "seed=true", "seed=True must be a whole number"),
         ("prompt_layout", "record.redo=1", "record.redo=1 must be true or false"),
         ("simulate", "slo.ttft=fast", "slo.ttft=fast must be a number; the yaml says 2.0."),
     ],
@@ -86,6 +87,8 @@ def test_a_mistake_is_one_sentence_that_names_it_and_what_was_meant(experiment: 
         ("simulate", "slo.ttft=1"),
         ("simulate", "rate=null"),
         ("curves", "sample.above=inf"),
+        ("block_size", "sizes=[16,32]"),
+        ("replay", "seed=0,1,2"),
         ("replay", "+hydra.launcher.n_jobs=2"),
     ],
 )
