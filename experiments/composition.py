@@ -129,7 +129,8 @@ def _check_kind(override: Override, key: str, usual: object) -> None:
         return
     values = override.sweep_iterator() if override.is_sweep_override() else [override.value()]
     for value in values:
-        if not isinstance(value, bool) if kind is bool else isinstance(value, str | bool):  # lists: whoever reads them
+        wrong = not isinstance(value, bool) if kind is bool else isinstance(value, str | bool)  # a list may be meant
+        if wrong:
             raise UserError(f"{key}={value} must be {KINDS[kind]}; the yaml says {str(usual).lower()}.")
 
 
