@@ -14,6 +14,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Container, Sequence
+from math import inf
 from zlib import crc32
 
 from cache.prefix_tree import PrefixTree
@@ -58,7 +59,7 @@ class Sampling:
         """Whether sample and pool are large enough: at least `FEWEST` requests, and room for two of the largest."""
         return (
             len(self.requests) * rate >= FEWEST
-            and num_blocks > self.pinned
+            and self.pinned < num_blocks < inf
             and self.pool(num_blocks, rate) >= 2 * self.most_blocks
         )
 

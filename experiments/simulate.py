@@ -125,7 +125,7 @@ def arrivals_of(workload: Workload, rate: float | None = None) -> Iterator[Reque
     """
     scale = 1.0
     if rate is not None:
-        if not 0 < rate < inf:
+        if not isinstance(rate, int | float) or not 0 < rate < inf:
             raise UserError(f"rate={rate} is no rate: give a positive number of requests per second (rate=2.5).")
         times = [request.arrival for request in workload]
         if len(times) < 2 or max(times) == min(times):
@@ -151,6 +151,7 @@ def simulate_job(cfg: DictConfig, log: Callable[[Row], None]) -> Result:
     from experiments.ledger_result import with_reasons
     from experiments.plots.serving import draw_serving
 
+    _check(cfg)
     workload = workload_of(cfg)
     cfg = cfg.copy()
     asked = cfg.num_blocks
@@ -186,6 +187,14 @@ def simulate_job(cfg: DictConfig, log: Callable[[Row], None]) -> Result:
         metrics, rows = simulate(arrivals, scheduler, cost, slo, log, cfg.sample_every, cfg.jump, watcher)
     metrics["ceiling_token_hit_rate"] = ceiling(workload, rows, cfg.block_size)
     return with_reasons(Result(conditions | metrics, {"requests": rows}, partial(draw_serving, rows)), observer)
+
+
+def _check(cfg: DictConfig) -> None:
+    if not 0 < cfg.memory_share <= 1:
+        raise UserError(f"memory_share={cfg.memory_share} must lie in (0, 1]: it is a share of the GPU's memory.")
+    for key, value in {"slo.ttft": cfg.slo.ttft, "slo.tpot": cfg.slo.tpot, "sample_every": cfg.sample_every}.items():
+        if not value >= 0:
+            raise UserError(f"{key}={value} must be 0 seconds or more.")
 
 
 def ceiling(workload: Workload, rows: list[Row], block_size: int) -> float:
