@@ -13,7 +13,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from cache.evictor.hazard_model import EDGES, FIRST_EDGE, NUM_AGES, RATIO, ROUNDS, HazardModel, Kind, steepest_chords
+from cache.evictor.hazard_curves import EDGES, FIRST_EDGE, NUM_AGES, RATIO
+from cache.evictor.hazard_model import ROUNDS, HazardModel, Kind, steepest_chords
 from cache.evictor.rival import Rival, Visit
 
 EVIDENCE, RATE, OFFSET = 7.0, 0.4, 45.0
