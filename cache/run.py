@@ -175,6 +175,9 @@ def check_tree(roots: Mapping[bytes, Run], owned: Mapping[int, int]) -> None:
         assert run.depth == parent.depth + len(parent.blocks), f"block {run.blocks[0]} lies at a wrong depth"
         assert len(run.data) == run.stride * len(run.blocks), f"the run of block {run.blocks[0]} has a wrong length"
         assert not parent.blocks or parent.refs >= run.refs, f"block {run.blocks[0]} outlives its parent's owners"
+        assert run.keys is None or len(run.keys) == len(run.blocks), (
+            f"the run of block {run.blocks[0]} miscounts its keys"
+        )
         assert {owned.get(block, 0) for block in run.blocks} == {run.refs}, "the blocks of a run differ in owners"
         assert run.order is None or run.order == sorted(run.children or ()), "the sorted keys of a run are wrong"
         assert not seen & set(run.blocks), "two runs hold one block"

@@ -63,7 +63,7 @@ def replay(
     if watcher is not None:
         watcher.begin(manager)
     allocator, size = manager.allocator, manager.block_size
-    _show_future(workload, manager)
+    show_future(workload, manager)
     known, series = _known_blocks(manager, observer), Series(manager, log)
     served = refused = prompt_tokens = full_blocks = hit_blocks = hit_requests = ceiling_blocks = peak = 0
     smallest: float = inf
@@ -194,7 +194,8 @@ class Series:
         )
 
 
-def _show_future(workload: Workload, manager: CacheManager) -> None:
+def show_future(workload: Workload, manager: CacheManager) -> None:
+    """Tell a policy that needs it which prefixes come; the others nothing."""
     evictor, size = manager.allocator.evictor, manager.block_size
     if evictor is None or not evictor.needs_future:
         return

@@ -22,6 +22,7 @@ SMALL = {
     r"experiments\.replay.*workload=mooncake.*sweep=|sweep=.*workload=mooncake": "block_size=512 num_blocks=400",
     r"experiments\.curves": "workload.limit=60 tracker=none block_size=64 policies=[belady,fifo] num_blocks=[20%,50%]",
     r"experiments\.curves.*workload=mooncake": "block_size=512",
+    r"experiments\.tune": "workload.limit=60 tracker=none block_size=64 num_blocks=[20%]",
     r"experiments\.block_size": "workload.limit=60 tracker=none sizes=16 finite_sizes=[16]",
     r"experiments\.token_profile": "sample_tokens=2000",
     r"experiments\.generate": "model=tiny tracker=none sampling.max_tokens=2 max_requests=2",

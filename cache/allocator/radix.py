@@ -13,6 +13,7 @@ Source of the tree: Zheng et al., "SGLang: efficient execution of structured lan
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections.abc import Hashable, Iterable
 from collections.abc import Sequence as Items
 
@@ -214,10 +215,12 @@ class Radix(RunTree):
 
     def _register(self, seq: Sequence, runs: list[Run]) -> Run:
         """Tell the policy of new runs along one chain, hang them into the tree, and return the run they end in."""
-        policy, first, last = self._policy, runs[0], runs[-1]
-        parent = first.parent
+        policy, parent, start = self._policy, runs[0].parent, runs[0].depth
         assert parent is not None
         keys = self._give_keys(seq, parent, runs) if policy.needs_keys else ()
+        for cut in policy.cuts(keys):
+            self._cut(runs, start + cut)
+        first, last = runs[0], runs[-1]
         policy.inserted(runs, seq.access, keys)
         if (
             parent.refs == first.refs == 1  # the sequence alone owns both
@@ -240,6 +243,15 @@ class Radix(RunTree):
         for run in runs:
             run.keys = keys[run.depth - start : run.depth - start + len(run.blocks)]
         return keys
+
+    def _cut(self, runs: list[Run], depth: int) -> None:
+        """Make `depth` a border between two of these runs, which lie along one chain; the first is not attached yet."""
+        place = bisect_right(runs, depth, key=lambda run: run.depth) - 1
+        if runs[place].depth < depth:
+            head = self._split(runs[place], depth - runs[place].depth)
+            if not place and head.parent is not None:
+                head.parent.detach(head)
+            runs.insert(place, head)
 
     def _tell_accessed(self, seq: Sequence, runs: list[Run]) -> None:
         self._policy.accessed(runs[:], seq.access)

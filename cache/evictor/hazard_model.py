@@ -4,107 +4,121 @@ Every stay of a run of blocks (from one use to the next, or to where it was lost
 of its kind: so many were still waiting at this age, so many of them were used. The rate of use by kind and age, the
 *hazard*, is taken to be a curve over age, one per stratum, times a factor per trait of the kind (proportional hazards),
 fitted by going round the factors: factor = uses seen / uses expected. Few observations are drawn towards the curve of
-all strata, and that towards 1/(age + constant), under which the order is LRU's.
+all strata, and that towards 1/(age + constant), under which the order is LRU's; those of kinds that only their mean gap
+tells apart towards 2/(gap + age), the hazard of Lomax' law.
 
 What a block is worth is then the steepest chord of its curve of hits over occupancy from its age on: the best rate of
 hits per second of memory that some patience would earn (Gittins' index). A question that takes at least a minute to
 think of is waited for; one that was due ten minutes ago is not.
 
-Sources: Cox, "Regression models and life-tables", JRSS B 1972; Gittins, "Bandit processes and dynamic allocation
-indices", JRSS B 1979; the hit density of Beckmann, Chen, Cidon, "LHD", NSDI 2018, is its relative for single objects.
+Sources: Cox, "Regression models and life-tables", JRSS B 1972; Lomax, "Business failures", JASA 1954; Gittins, "Bandit
+processes and dynamic allocation indices", JRSS B 1979; the hit density of Beckmann, Chen, Cidon, "LHD", NSDI 2018, is
+its relative for single objects.
 
 Knows nothing of blocks.
 """
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterable
-from math import ceil, exp, log
+from bisect import bisect_right
+from collections.abc import Hashable, Iterable, Sequence
+from math import exp
 
 import numpy as np
 from numpy.typing import NDArray
 
+from cache.evictor.hazard_curves import EDGES, MIDDLES, NUM_AGES, WIDTHS, Curves, Floats
+
 Kind = tuple[Hashable, ...]
-"""(stratum, trait, trait, …); a trait that is None has no factor."""
-Floats = NDArray[np.float64]
+"""(stratum, trait, trait, …). A kind without traits, each None, is told by its stratum alone: a float, the mean gap
+between uses in seconds."""
 
-FIRST_EDGE, RATIO, LAST_EDGE = 2.0, 1.25, 2e5  # seconds
-NUM_AGES = 2 + ceil(log(LAST_EDGE / FIRST_EDGE) / log(RATIO))
 ROUNDS = 3
+MOST_WEIGHT = 1e12
 LEAST = 0.01
-"""A kind seen less than this, after forgetting, is dropped."""
+"""A kind seen less than this, after forgetting, is dropped once nobody of it waits."""
 
 
-def age_bin(age: float) -> int:
-    """The place of an age in the life tables: a quarter wider each."""
-    if age < FIRST_EDGE:
-        return 0
-    return min(1 + int(log(age / FIRST_EDGE) / log(RATIO)), NUM_AGES - 1)
+class Life:
+    """The life table of a kind: stays that ended at each age, those of them that ended with a use, and its worth."""
 
+    __slots__ = ("ends", "kind", "place", "uses", "worth")
 
-def _edges() -> Floats:
-    return np.concatenate([[0.0], FIRST_EDGE * RATIO ** np.arange(NUM_AGES)])
+    def __init__(self, kind: Kind) -> None:
+        self.kind = kind
+        self.ends = [0.0] * NUM_AGES
+        self.uses = [0.0] * NUM_AGES
+        self.place = 0
+        """Among all life tables, at a fit."""
+        self.worth: list[float] | None = None
+        """Of waiting at each age, once somebody asked since the last fit."""
 
 
 class HazardModel:
     """Life tables by kind, the model fitted to them, and the worth of waiting under it."""
 
-    def __init__(self, evidence: float = 20.0, rate: float = 0.3, offset: float = 60.0) -> None:
+    def __init__(self, evidence: float = 10.0, rate: float = 0.3, offset: float = 60.0) -> None:
         """`evidence`: uses that weigh as much as the prior; prior hazard = `rate` / (age + `offset` seconds)."""
-        edges = _edges()
-        self._widths: Floats = np.diff(edges)
-        self._prior: Floats = rate / (edges[:-1] + self._widths / 2 + offset)
+        self._prior: Floats = rate / (MIDDLES + offset)
         self._evidence = evidence
-        self._uses: dict[Kind, list[float]] = {}
-        self._ends: dict[Kind, list[float]] = {}
+        self._lives: dict[Kind, Life] = {}
         self._factors: list[dict[Hashable, float]] = []
         self._curves: dict[Hashable, Floats] = {}
         self._pooled = self._prior
-        self._worth: dict[Kind, list[float]] = {}
+        self._weight = 1.0
+        """Of a stay that ends now: older ones count less by weighing less (forward decay)."""
 
-    def observe(self, kind: Kind, age: float, used: bool) -> None:
+    def life(self, kind: Kind) -> Life:
+        """The life table of a kind; to be held by those who wait, and only as long as they are told to `fit`."""
+        life = self._lives.get(kind)
+        if life is None:
+            life = self._lives[kind] = Life(kind)
+        return life
+
+    def observe(self, life: Life, age: float, used: bool) -> None:
         """One stay ended at `age` seconds: with a use, or out of sight."""
-        ends = self._ends.get(kind)
-        if ends is None:
-            ends = self._ends[kind] = [0.0] * NUM_AGES
-            self._uses[kind] = [0.0] * NUM_AGES
-        place = age_bin(age)
-        ends[place] += 1
+        place = bisect_right(EDGES, age)
+        life.ends[place] += self._weight
         if used:
-            self._uses[kind][place] += 1
+            life.uses[place] += self._weight
 
-    def worth(self, kind: Kind, age: float) -> float:
-        """Hits per second of memory that waiting for a block of this kind and age earns at best."""
-        table = self._worth.get(kind)
-        if table is None:
-            table = self._worth[kind] = steepest_chords(self._hazards(kind).tolist(), self._widths.tolist())
-        return table[age_bin(age)]
+    def worth(self, life: Life) -> list[float]:
+        """Hits per second of memory that waiting for a block of this kind earns at best, by age (`EDGES`)."""
+        worth = life.worth
+        if worth is None:
+            worth = life.worth = steepest_chords(self._hazards(life.kind).tolist(), WIDTHS.tolist())
+        return worth
 
-    def fit(self, waiting: Iterable[tuple[Kind, float]], keep: float) -> None:
-        """Refit to all stays: those that ended, and those of (kind, age) that still wait.
+    def fit(self, waiting: Sequence[Life], ages: Floats, keep: float) -> None:
+        """Refit to all stays: those that ended, and those that still wait, each with its life table and age.
 
         `keep`: what the evidence so far counts from now on, between 0 and 1.
         """
-        for kind in [kind for kind, ends in self._ends.items() if sum(ends) < LEAST]:
-            del self._ends[kind], self._uses[kind]
-        if keep < 1:
-            for table in (*self._uses.values(), *self._ends.values()):
-                table[:] = [count * keep for count in table]
-        ends = {kind: table[:] for kind, table in self._ends.items()}
-        for kind, age in waiting:
-            if kind not in ends:
-                ends[kind] = [0.0] * NUM_AGES
-            ends[kind][age_bin(age)] += 1
-        if ends:
-            empty = [0.0] * NUM_AGES
-            uses = np.array([self._uses.get(kind, empty) for kind in ends])
-            self._regress(list(ends), uses, self._exposure(np.array(list(ends.values()))))
-        self._worth.clear()
+        self._weight /= keep
+        if self._weight > MOST_WEIGHT:
+            self._rescale()
+        lives = list(self._lives.values())
+        for place, life in enumerate(lives):
+            life.place, life.worth = place * NUM_AGES, None
+        places = np.array([life.place for life in waiting], dtype=np.intp) + np.searchsorted(EDGES, ages, "right")
+        waits = np.bincount(places, None, len(lives) * NUM_AGES).reshape(-1, NUM_AGES)
+        ends = np.array([life.ends for life in lives]).reshape(-1, NUM_AGES) / self._weight
+        known = waits.any(axis=1) | (ends.sum(axis=1) >= LEAST)
+        self._lives = {life.kind: life for life, is_known in zip(lives, known, strict=True) if is_known}
+        if self._lives:
+            uses = np.array([life.uses for life in self._lives.values()]) / self._weight
+            self._regress(list(self._lives), uses, self._exposure(ends[known] + waits[known]))
+
+    def _rescale(self) -> None:
+        for life in self._lives.values():
+            life.uses = [count / self._weight for count in life.uses]
+            life.ends = [count / self._weight for count in life.ends]
+        self._weight = 1.0
 
     def _exposure(self, ends: Floats) -> Floats:
         """Seconds spent at each age: everybody who got there, half a bin for those who ended in it."""
         reached = ends[:, ::-1].cumsum(axis=1)[:, ::-1]
-        seconds: Floats = (reached - ends / 2) * self._widths
+        seconds: Floats = (reached - ends / 2) * WIDTHS
         return seconds
 
     def _regress(self, kinds: list[Kind], uses: Floats, exposure: Floats) -> None:
@@ -117,13 +131,11 @@ class HazardModel:
             for before, (values, _) in zip(known, traits, strict=True)
         ]
         product = np.prod([factor[codes] for factor, (_, codes) in zip(factors, traits, strict=True)], axis=0)
+        curves = Curves(list(strata), stratum, uses, has_traits, self._prior, self._evidence)
         total = uses.sum(axis=1) * has_traits
         prior = self._evidence / 2
         for _ in range(ROUNDS):
-            expected = (
-                exposure
-                * self._fit_curves(len(strata), stratum, uses, exposure * product[:, None], has_traits)[stratum]
-            ).sum(axis=1)
+            expected = (exposure * curves.fitted(exposure * product[:, None])[stratum]).sum(axis=1)
             for factor, (values, codes) in zip(factors, traits, strict=True):
                 product /= factor[codes]
                 weights = np.bincount(codes, expected * product * has_traits, len(values))
@@ -132,26 +144,13 @@ class HazardModel:
                 if None in values:
                     factor[values[None]] = 1.0
                 product *= factor[codes]
-        curves = self._fit_curves(len(strata), stratum, uses, exposure * product[:, None], has_traits)
-        self._curves = {value: curves[place] for value, place in strata.items()}
+        fitted = curves.fitted(exposure * product[:, None])
+        self._pooled = curves.pooled
+        self._curves = {value: fitted[place] for value, place in strata.items()}
         self._factors = [
             {value: float(factor[place]) for value, place in values.items()}
             for factor, (values, _) in zip(factors, traits, strict=True)
         ]
-
-    def _fit_curves(
-        self, count: int, stratum: NDArray[np.intp], uses: Floats, exposure: Floats, has_traits: NDArray[np.bool_]
-    ) -> Floats:
-        """Hazard by age, a row per stratum, each drawn towards that of all kinds with traits."""
-        strength = 2 * self._evidence
-        self._pooled = (uses[has_traits].sum(axis=0) + strength) / (
-            exposure[has_traits].sum(axis=0) + strength / self._prior
-        )
-        seen, spent = np.zeros((count, NUM_AGES)), np.zeros((count, NUM_AGES))
-        np.add.at(seen, stratum, uses)
-        np.add.at(spent, stratum, exposure)
-        curves: Floats = (seen + self._evidence) / (spent + self._evidence / self._pooled)
-        return curves
 
     def _hazards(self, kind: Kind) -> Floats:
         factor = 1.0

@@ -16,6 +16,7 @@ Knows nothing of what a queue is for.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from heapq import heapify, heappop, heappush
 
 from cache.run import Run
@@ -57,6 +58,13 @@ class PieceQueue:
 
     def __len__(self) -> int:
         return self.size
+
+    def __iter__(self) -> Iterator[Piece]:
+        """Its pieces, oldest first."""
+        piece = self._end.younger
+        while piece is not self._end:
+            yield piece
+            piece = piece.younger
 
     @property
     def oldest(self) -> Piece | None:

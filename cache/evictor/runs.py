@@ -33,6 +33,11 @@ class RunPolicy(ABC):
     uniform: bool = True
     """Whether one rank says everything of a run, so that two runs of one rank may become one."""
 
+    def cuts(self, keys: Sequence[Hashable]) -> Sequence[int]:
+        """Where runs about to be inserted with these keys must be cut, in ascending order: the places, other than 0,
+        before which blocks have another past than after."""
+        return ()
+
     @abstractmethod
     def inserted(self, runs: Sequence[Run], access: Access, keys: Sequence[Hashable]) -> None:
         """A request computed and registered these runs, mostly one, which lie along one chain without a gap.

@@ -1,8 +1,8 @@
 """Sessions: what an ended session leaves, and what a newer turn has superseded, goes first; then LRU.
 
 A turn supersedes the blocks of the turn before it that it did not use itself: an edited message, a rolled-up history,
-a discarded branch. A session is over when a request says so (`Access.last_turn`). Only blocks that no
-other session has used are meant. Without sessions it is LRU.
+a discarded branch. One that is gone back to all the same has proved itself. A session is over when a request says so
+(`Access.last_turn`). Only blocks that no other session has used are meant. Without sessions it is LRU.
 
 Source: the end-of-session and branch hints users of serving systems ask for; no paper.
 O(log n) per candidate, O(1) amortised per touched block.

@@ -1,8 +1,8 @@
 """Priorities per token range, for a while: what the caller marked as precious goes last, until its time is up.
 
 A request may give each range of its prompt a priority from 0 to 100 and a duration (`Access.retention`); the rest has
-the request's own priority. Lower priority goes first, LRU within one; when the duration since the last use is over, the
-block falls back to the default.
+the request's own priority. A block counts to the range its first token lies in. Lower priority goes first, LRU within
+one; when the duration since the last use is over, the block falls back to the default.
 
 Source: NVIDIA TensorRT-LLM, KV cache retention configuration (documentation, 2025).
 O(log n) per candidate and per expiry, O(ranges) per touched block.
@@ -79,7 +79,7 @@ class TtlPriority(DepartingEvictor):
         size = self.block_size
         return [
             Mark(
-                mark.start // size,
+                -(-mark.start // size),
                 DEEPEST if mark.stop is None else -(-mark.stop // size),
                 mark.priority,
                 inf if mark.seconds is None else access.time + mark.seconds,

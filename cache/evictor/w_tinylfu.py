@@ -1,7 +1,11 @@
 """W-TinyLFU: a small LRU window in front of a segmented LRU, and a duel by frequency at the door between them.
 
-The window's first candidate meets the one the main part would evict; a count-min sketch of recent accesses, halved
-from time to time, says which was used more often. The loser goes, so one-time blocks rarely displace anything.
+The window's first candidate meets the one the main part would evict; the one used less often goes, so one-time blocks
+rarely displace anything. Resident blocks carry their counts; those of what has left are in a sketch (`count_min.py`),
+where a block that returns finds its own. All are halved once ten uses per block of the pool have been counted.
+
+A request moves at once: first all it touches goes where it belongs, then what overflows there goes on. While the pool
+fills up there is nothing to duel for, and what leaves the window enters the main part.
 
 Source: Einziger, Friedman, Manes, "TinyLFU: a highly efficient cache admission policy", ACM TOS 2017.
 O(log n) amortised per candidate, O(1) per touched block; remembers no keys, only counters.
@@ -9,69 +13,19 @@ O(log n) amortised per candidate, O(1) per touched block; remembers no keys, onl
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterable, Sequence
+from collections.abc import Hashable, Sequence
 
 from cache.access import Access
+from cache.evictor.count_min import CountMin
+from cache.evictor.pieces import Piece, PieceQueue
+from cache.evictor.queued_runs import QueuedRuns
 from cache.evictor.queues import CandidateQueue, QueueEvictor
+from cache.evictor.runs import RunPolicy, Trim
+from cache.run import Run
 
-ROWS = 4
 MOST = 15
-SAMPLES_PER_BLOCK = 10
-SPREAD = 0x9E3779B97F4A7C15
-"""2^64 divided by the golden ratio: spreads neighbouring hashes over all bits."""
-MASK = (1 << 64) - 1
-
-
-class CountMin:
-    """Counts of keys up to 15, never too low but for halving; `counters` per row."""
-
-    def __init__(self, counters: int) -> None:
-        self._width = counters
-        self._rows = [bytearray(counters) for _ in range(ROWS)]
-        self._halve = bytes(count // 2 for count in range(256))
-
-    def add(self, keys: Iterable[Hashable]) -> None:
-        """Count each of these keys once more: only its smallest counters grow."""
-        one, two, three, four = self._rows
-        width = self._width
-        for key in keys:
-            mixed = hash(key) * SPREAD & MASK
-            a = mixed % width
-            p = one[a]
-            b = (mixed >> 11) % width
-            q = two[b]
-            c = (mixed >> 23) % width
-            r = three[c]
-            d = (mixed >> 37) % width
-            s = four[d]
-            least = p if p < q else q
-            if r < least:
-                least = r
-            if s < least:
-                least = s
-            if least == MOST:
-                continue
-            more = least + 1
-            if p == least:
-                one[a] = more
-            if q == least:
-                two[b] = more
-            if r == least:
-                three[c] = more
-            if s == least:
-                four[d] = more
-
-    def count(self, key: Hashable) -> int:
-        """How often the key was counted, roughly."""
-        one, two, three, four = self._rows
-        width, mixed = self._width, hash(key) * SPREAD & MASK
-        return min(
-            one[mixed % width], two[(mixed >> 11) % width], three[(mixed >> 23) % width], four[(mixed >> 37) % width]
-        )
-
-    def halve(self) -> None:
-        """Age all counters."""
-        self._rows = [row.translate(self._halve) for row in self._rows]
+"""Uses that are counted; more is as good."""
+USES_PER_BLOCK, FEWEST_BLOCKS = 10, 64
 
 
 class WTinyLfu(QueueEvictor):
@@ -85,28 +39,37 @@ class WTinyLfu(QueueEvictor):
             )
         super().__init__(3)
         self.window, self.probation, self.protected = self.queues
-        self.window_share, self.protected_share = window, protected
+        self.window_share, self.protected_share = window, protected * (1 - window)
+        self.counts: dict[int, int] = {}
         self.sketch = CountMin(counters)
-        self._samples = 0
+        self._uses = 0
         self._filling = True
+
+    def by_run(self) -> RunPolicy | None:
+        plain = type(self) is WTinyLfu  # a subclass may queue otherwise
+        return WTinyLfuRuns(self.window_share, self.protected_share, self.sketch) if plain else None
+
+    def inserted(self, blocks: Sequence[int], depth: int, access: Access, keys: Sequence[Hashable]) -> None:
+        super().inserted(blocks, depth, access, keys)
+        self.counts.update(zip(blocks, map(once_more, self.sketch.read(keys)), strict=True))
+        while self._filling and len(self.window) > most(self.window_share, self.capacity):
+            self.enqueue(next(iter(self.window.blocks)), self.probation)
+        self._uses += len(blocks)
+        self._age()
+
+    def accessed(self, blocks: Sequence[int], depth: int, access: Access) -> None:
+        super().accessed(blocks, depth, access)
+        while len(self.protected) > most(self.protected_share, self.capacity):
+            self.enqueue(next(iter(self.protected.blocks)), self.probation)
+        self._uses += len(blocks)
+        self._age()
 
     def admit(self, key: Hashable, access: Access) -> CandidateQueue:
         return self.window
 
     def touch(self, block: int, access: Access) -> None:
-        if self.place[block] is self.window:
-            self.enqueue(block, self.window)
-            return
-        self.enqueue(block, self.protected)
-        if len(self.protected) > max(1, self.protected_share * (1 - self.window_share) * self.capacity):
-            self.enqueue(next(iter(self.protected.blocks)), self.probation)
-
-    def inserted(self, blocks: Sequence[int], depth: int, access: Access, keys: Sequence[Hashable]) -> None:
-        super().inserted(blocks, depth, access, keys)
-        self.sketch.add(reversed(keys))
-        self._sampled(len(blocks))
-        while self._filling and len(self.window) > max(1, self.window_share * self.capacity):
-            self.enqueue(next(iter(self.window.blocks)), self.probation)  # nothing to duel for while there is room
+        self.counts[block] = once_more(self.counts[block])
+        self.enqueue(block, self.window if self.place[block] is self.window else self.protected)
 
     def choose(self) -> int:
         self._filling = False
@@ -115,21 +78,124 @@ class WTinyLfu(QueueEvictor):
             main = self.protected.first_candidate()
         if ours < 0 or main < 0:
             return max(ours, main)
-        if len(self.window) <= max(1, self.window_share * self.capacity):
+        if len(self.window) <= most(self.window_share, self.capacity):
             return main
-        if self.sketch.count(self.keys[ours]) <= self.sketch.count(self.keys[main]):
+        if self.counts[ours] <= self.counts[main]:
             return ours
         self.enqueue(ours, self.probation)
         return main
 
-    def accessed(self, blocks: Sequence[int], depth: int, access: Access) -> None:
-        super().accessed(blocks, depth, access)
-        self.sketch.add(map(self.keys.__getitem__, reversed(blocks)))
-        self._sampled(len(blocks))
+    def gone(self, block: int, key: Hashable) -> None:
+        self.sketch.write([key], self.counts[block])
 
-    def _sampled(self, count: int) -> None:
-        """Age the sketch once it holds ten counts per block of the pool."""
-        self._samples += count
-        if self._samples >= SAMPLES_PER_BLOCK * max(self.capacity, 64):
-            self._samples //= 2
+    def removed(self, block: int) -> None:
+        super().removed(block)
+        self.counts.pop(block, None)
+
+    def _age(self) -> None:
+        if self._uses >= USES_PER_BLOCK * max(self.capacity, FEWEST_BLOCKS):
+            self._uses //= 2
             self.sketch.halve()
+            self.counts = {block: count // 2 for block, count in self.counts.items()}
+
+
+class WTinyLfuRuns(QueuedRuns):
+    """The same over runs; the mark of a piece is how often each of its blocks was used."""
+
+    needs_keys = True
+
+    def __init__(self, window: float, protected: float, sketch: CountMin) -> None:
+        super().__init__(3)
+        self.window, self.probation, self.protected = self.queues
+        self.window_share, self.protected_share = window, protected
+        self.sketch = sketch
+        self._uses = 0
+        self._filling = True
+
+    def inserted(self, runs: Sequence[Run], access: Access, keys: Sequence[Hashable]) -> None:
+        super().inserted(runs, access, keys)
+        before = self.sketch.read(keys)
+        if any(before):
+            self._mark_each(runs, [once_more(count) for count in before])
+        else:
+            for run in runs:
+                run.rank[0].mark = 1
+        if self._filling:
+            self.spill(self.window, most(self.window_share, self.capacity), self.probation)
+        self._uses += len(keys)
+        self._age()
+
+    def accessed(self, runs: Sequence[Run], access: Access) -> None:
+        super().accessed(runs, access)
+        self.spill(self.protected, most(self.protected_share, self.capacity), self.probation)
+        for run in runs:
+            self._uses += len(run.blocks)
+        self._age()
+
+    def admit(self, keys: Sequence[Hashable], access: Access) -> PieceQueue:
+        return self.window
+
+    def touch(self, run: Run, stamp: int) -> None:
+        kept: list[Piece] = []
+        for piece in reversed(run.rank):
+            old, count = piece.queue, once_more(piece.mark)
+            queue = old if old is self.window else self.protected
+            old.unlink(piece)
+            if kept and kept[-1].queue is queue and kept[-1].mark == count:
+                kept[-1].start = piece.start
+                queue.size += len(piece)
+                continue
+            piece.queue, piece.stamp, piece.mark = queue, stamp, count
+            queue.append(piece)
+            kept.append(piece)
+        kept.reverse()
+        run.rank = kept
+
+    def victims(self, count: int, trim: Trim) -> None:
+        self._filling = False
+        super().victims(count, trim)
+
+    def choose(self, most_going: int) -> tuple[Run | None, int]:
+        ours = self.window.first_candidate()
+        main = self.probation.first_candidate() or self.protected.first_candidate()
+        over = len(self.window) - most(self.window_share, self.capacity)
+        if ours is None or main is None or over <= 0:
+            run = main or ours
+            return run, min(most_going, len(run.rank[-1])) if run else 0
+        piece: Piece = ours.rank[-1]
+        if piece.mark <= main.rank[-1].mark:
+            return ours, min(most_going, len(piece), over)
+        self.move(self.cut_last(piece), self.probation, self.tick())
+        return main, 1
+
+    def gone(self, piece: Piece, keys: Sequence[Hashable]) -> None:
+        self.sketch.write(keys, piece.mark)
+
+    def _mark_each(self, runs: Sequence[Run], counts: Sequence[int]) -> None:
+        """Cut the only pieces of new runs where the counts of their blocks change."""
+        first = runs[0].depth
+        for run in runs:
+            piece: Piece = run.rank[0]
+            for depth in range(piece.start + 1, piece.stop):
+                if counts[depth - first] != counts[depth - first - 1]:
+                    piece.mark = counts[depth - first - 1]
+                    piece = self.cut(piece, depth)
+            piece.mark = counts[piece.stop - first - 1]
+
+    def _age(self) -> None:
+        if self._uses >= USES_PER_BLOCK * max(self.capacity, FEWEST_BLOCKS):
+            self._uses //= 2
+            self.sketch.halve()
+            for queue in self.queues:
+                for piece in queue:
+                    piece.mark //= 2
+
+
+def most(share: float, capacity: int) -> int:
+    """Blocks that a part of the pool may hold; at least one."""
+    return max(1, int(share * capacity))
+
+
+def once_more(count: int) -> int:
+    """A count after one more use."""
+    return min(count + 1, MOST)

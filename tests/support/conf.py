@@ -31,9 +31,15 @@ def node(group: str, option: str) -> DictConfig:
     return OmegaConf.create({"seed": 0, "block_size": 512, group: OmegaConf.load(CONF / group / f"{option}.yaml")})
 
 
-def build(group: str, option: str) -> Any:
-    """The object that `group=option` names."""
-    return instantiate(node(group, option)[group])
+def build(group: str, option: str, **parameters: Any) -> Any:
+    """The object that `group=option` names, with some parameters of its own."""
+    return instantiate(node(group, option)[group], **parameters)
+
+
+def parameters_of(group: str, option: str) -> dict[str, Any]:
+    """What a yaml hands to the constructor it names."""
+    plain = OmegaConf.to_container(node(group, option)[group], resolve=True)
+    return {key: value for key, value in plain.items() if not key.startswith("_")}
 
 
 ONLINE_EVICTORS = [name for name in options("evictor") if name != "belady"]

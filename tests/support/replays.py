@@ -5,7 +5,7 @@ from __future__ import annotations
 import random
 from typing import Any
 
-from cache.access import Access
+from cache.access import Access, Retention
 from cache.allocator.hash_chain import HashChain
 from cache.evictor.base import Evictor
 from cache.future import Future
@@ -35,10 +35,15 @@ class Remembering(HashChain):
 
 
 def replayed(
-    prompts: list[Prompt], block_size: int, num_blocks: int, evictor: Evictor
+    prompts: list[Prompt],
+    block_size: int,
+    num_blocks: int,
+    evictor: Evictor,
+    accesses: list[Access] | None = None,
+    leaf_only: bool = True,
 ) -> tuple[list[int | None], list[Prompt]]:
     """Hit blocks per prompt (None: refused) and the victims in order, by the real cache."""
-    allocator = Remembering(num_blocks, block_size, BuiltinHash(), evictor)
+    allocator = Remembering(num_blocks, block_size, BuiltinHash(), evictor, leaf_only)
     manager = CacheManager(allocator)
     packed = [PackedTokens.of(prompt) for prompt in prompts]
     if evictor.needs_future:
@@ -51,7 +56,7 @@ def replayed(
         )
     hits: list[int | None] = []
     for i, tokens in enumerate(packed):
-        seq = Sequence(tokens, Access(i, time=float(i), num_tokens=len(tokens)))
+        seq = Sequence(tokens, accesses[i] if accesses else Access(i, time=float(i), num_tokens=len(tokens)))
         if not manager.fits(seq):
             hits.append(None)
             continue
@@ -77,3 +82,30 @@ def drawn_prompts(seed: int, count: int = 60, longest: int = 24) -> list[Prompt]
         tail = tuple(draw.randrange(3) for _ in range(draw.randrange(1, 8)))
         prompts.append((base[:keep] + tail)[:longest])
     return prompts
+
+
+def drawn_accesses(seed: int, prompts: list[Prompt], tokens_per_block: int) -> list[Access]:
+    """What each request says of itself: every hint, often missing, with ranges that end within blocks and time that
+    stands still or steps back."""
+    draw, time, accesses = random.Random(seed), 0.0, []
+    for index, prompt in enumerate(prompts):
+        time += draw.choice((0.0, 1.0, 7.5, -2.0))
+        length = len(prompt) * tokens_per_block
+        cut, end = sorted(draw.sample(range(length + tokens_per_block), 2))
+        marks = (
+            Retention(0, cut + 1, draw.choice((0, 20, 80)), draw.choice((None, 5.0, 30.0))),
+            Retention(cut + 1, draw.choice((None, end + 1)), draw.choice((35, 100)), draw.choice((None, 12.0))),
+        )
+        accesses.append(
+            Access(
+                index,
+                time,
+                length,
+                session=draw.choice((None, "a", "b", "b")),
+                category=draw.choice((None, "chat", "api")),
+                priority=draw.choice((0, 0, 10, 60)),
+                retention=marks[: draw.randrange(3)],
+                last_turn=draw.random() < 0.1,
+            )
+        )
+    return accesses

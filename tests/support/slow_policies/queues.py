@@ -1,71 +1,17 @@
-"""Policies of the literature once more, in plain lists searched from end to end: slow, short, and sharing no machinery.
-
-Each is written from its paper's description with the one change the cache asks for: only candidates may go, so "the
-head" is the first candidate. Victims must be those of the fast ones, in the same order.
-"""
+"""Queues in lists: SLRU, 2Q, ARC, S3-FIFO, SIEVE."""
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Sequence
-from typing import Any
+from collections.abc import Hashable
 
 from cache.access import Access
-from cache.evictor.base import Evictor
-
-
-class Slow(Evictor):
-    def __init__(self) -> None:
-        self.free: list[int] = []
-        self.key: dict[int, Hashable] = {}
-        self.pool = 0
-
-    def inserted(self, blocks: Sequence[int], depth: int, access: Access, keys: Sequence[Hashable]) -> None:
-        for i in reversed(range(len(blocks))):
-            self.key[blocks[i]] = keys[i]
-            self.enter(blocks[i], keys[i], depth + i, access)
-        self.pool = max(self.pool, len(self.key))
-
-    def accessed(self, blocks: Sequence[int], depth: int, access: Access) -> None:
-        for i in reversed(range(len(blocks))):
-            self.hit(blocks[i], depth + i, access)
-
-    def evictable(self, block: int) -> None:
-        self.free.append(block)
-
-    def pinned(self, block: int) -> None:
-        self.free.remove(block)
-
-    def removed(self, block: int) -> None:
-        raise NotImplementedError
-
-    def victim(self) -> int:
-        block = self.choose()
-        self.leave(block, self.key.pop(block))
-        self.free.remove(block)
-        return block
-
-    def candidates(self) -> set[int]:
-        return set(self.free)
-
-    def first(self, *queues: list[int]) -> int:
-        return next(block for queue in queues for block in queue if block in self.free)
-
-    def enter(self, block: int, key: Hashable, depth: int, access: Access) -> None:
-        raise NotImplementedError
-
-    def hit(self, block: int, depth: int, access: Access) -> None:
-        raise NotImplementedError
-
-    def choose(self) -> int:
-        raise NotImplementedError
-
-    def leave(self, block: int, key: Hashable) -> None:
-        raise NotImplementedError
+from support.slow_policies.base import Slow
 
 
 class Slru(Slow):
-    def __init__(self) -> None:
+    def __init__(self, protected: float = 0.8) -> None:
         super().__init__()
+        self.share = protected
         self.probation: list[int] = []
         self.protected: list[int] = []
 
@@ -75,7 +21,7 @@ class Slru(Slow):
     def hit(self, block: int, depth: int, access: Access) -> None:
         (self.probation if block in self.probation else self.protected).remove(block)
         self.protected.append(block)
-        if len(self.protected) > max(1, 0.8 * self.pool):
+        if len(self.protected) > max(1, self.share * self.pool):
             self.probation.append(self.protected.pop(0))
 
     def choose(self) -> int:
@@ -86,8 +32,9 @@ class Slru(Slow):
 
 
 class TwoQ(Slow):
-    def __init__(self) -> None:
+    def __init__(self, fifo: float = 0.25, remembered: float = 0.5) -> None:
         super().__init__()
+        self.fifo, self.remembered = fifo, remembered
         self.a1in: list[int] = []
         self.a1out: list[Hashable] = []
         self.am: list[int] = []
@@ -105,7 +52,8 @@ class TwoQ(Slow):
             self.am.append(block)
 
     def choose(self) -> int:
-        return self.first(self.a1in, self.am) if len(self.a1in) > self.pool / 4 else self.first(self.am, self.a1in)
+        over = len(self.a1in) > self.fifo * self.pool
+        return self.first(self.a1in, self.am) if over else self.first(self.am, self.a1in)
 
     def leave(self, block: int, key: Hashable) -> None:
         if block in self.am:
@@ -113,7 +61,7 @@ class TwoQ(Slow):
         else:
             self.a1in.remove(block)
             self.a1out.append(key)
-            del self.a1out[: max(0, len(self.a1out) - self.pool // 2)]
+            del self.a1out[: max(0, len(self.a1out) - int(self.remembered * self.pool))]
 
 
 class Arc(Slow):
@@ -155,8 +103,9 @@ class Arc(Slow):
 
 
 class S3Fifo(Slow):
-    def __init__(self) -> None:
+    def __init__(self, small: float = 0.1) -> None:
         super().__init__()
+        self.share = small
         self.small: list[int] = []
         self.main: list[int] = []
         self.ghost: list[Hashable] = []
@@ -177,7 +126,7 @@ class S3Fifo(Slow):
         while True:
             small = [block for block in self.small if block in self.free]
             main = [block for block in self.main if block in self.free]
-            if small and (not main or len(self.small) >= 0.1 * self.pool):
+            if small and (not main or len(self.small) >= self.share * self.pool):
                 if self.hits[small[0]] < 2:
                     return small[0]
                 self.small.remove(small[0])
@@ -228,64 +177,3 @@ class Sieve(Slow):
         self.visited.discard(block)
         if self.hand == len(self.fifo):
             self.hand = 0
-
-
-class LruK(Slow):
-    def __init__(self) -> None:
-        super().__init__()
-        self.uses: dict[Hashable, list[int]] = {}
-        self.depth: dict[int, int] = {}
-        self.ghosts: list[Hashable] = []
-
-    def enter(self, block: int, key: Hashable, depth: int, access: Access) -> None:
-        self.depth[block] = depth
-        if key in self.ghosts:
-            self.ghosts.remove(key)
-        self.uses.setdefault(key, []).append(access.index)
-
-    def hit(self, block: int, depth: int, access: Access) -> None:
-        self.uses[self.key[block]].append(access.index)
-
-    def choose(self) -> int:
-        def order(block: int) -> Any:
-            uses = self.uses[self.key[block]]
-            return (uses[-2] if len(uses) > 1 else -1), uses[-1], -self.depth[block]
-
-        return min(self.free, key=order)
-
-    def leave(self, block: int, key: Hashable) -> None:
-        self.ghosts.append(key)
-        while len(self.ghosts) > self.pool:
-            del self.uses[self.ghosts.pop(0)]
-
-
-class Gdsf(Slow):
-    def __init__(self) -> None:
-        super().__init__()
-        self.age = 0.0
-        self.facts: dict[int, Any] = {}
-
-    def enter(self, block: int, key: Hashable, depth: int, access: Access) -> None:
-        self.facts[block] = (0, 0, 0, 0)
-        self.hit(block, depth, access)
-
-    def hit(self, block: int, depth: int, access: Access) -> None:
-        uses = self.facts[block][3] + 1
-        self.facts[block] = (self.age + int(uses * (1 + depth / 1600) * 65536), access.index, -depth, uses)
-
-    def choose(self) -> int:
-        return min(self.free, key=self.facts.__getitem__)
-
-    def leave(self, block: int, key: Hashable) -> None:
-        self.age = max(self.age, self.facts.pop(block)[0])
-
-
-SLOW = {
-    "slru": Slru,
-    "two_q": TwoQ,
-    "arc": Arc,
-    "s3fifo": S3Fifo,
-    "sieve": Sieve,
-    "lru_k": LruK,
-    "gdsf": Gdsf,
-}

@@ -1,0 +1,67 @@
+"""A count-min sketch of how often keys were used: what is remembered of those that have left, without their names.
+
+Four rows of counters; a key has one in each, at its hash modulo the row's width, and its count is the lowest of them:
+never too low but for halving. No two widths have a common divisor, so keys that meet in one row seldom meet in another
+(Chinese remainder theorem). A count that is written raises only the counters below it (conservative update).
+
+Sources: Cormode and Muthukrishnan, "An improved data stream summary: the count-min sketch and its applications",
+J. Algorithms 2005; conservative update: Estan and Varghese, "New directions in traffic measurement", SIGCOMM 2002.
+O(1) per key; most keys are new, and one look tells so.
+
+Knows nothing of blocks or of when counts age.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Sequence
+from itertools import count as count_from
+from math import gcd
+
+ROWS = 4
+HALF = bytes(count // 2 for count in range(256))
+
+
+class CountMin:
+    """Counts up to 255."""
+
+    def __init__(self, counters: int) -> None:
+        """`counters`: the width of the narrowest row."""
+        widths: list[int] = []
+        for width in count_from(counters):
+            if all(gcd(width, other) == 1 for other in widths):
+                widths.append(width)
+            if len(widths) == ROWS:
+                break
+        self._widths = widths
+        self._rows = [bytearray(width) for width in widths]
+
+    def write(self, keys: Sequence[Hashable], count: int) -> None:
+        """Each of these keys was used so often, at least."""
+        one, two, three, four = self._rows
+        p, q, r, s = self._widths
+        for mixed in map(hash, keys):
+            if one[at := mixed % p] < count:
+                one[at] = count
+            if two[at := mixed % q] < count:
+                two[at] = count
+            if three[at := mixed % r] < count:
+                three[at] = count
+            if four[at := mixed % s] < count:
+                four[at] = count
+
+    def read(self, keys: Sequence[Hashable]) -> list[int]:
+        """How often each of these keys was used, roughly."""
+        one, two, three, four = self._rows
+        p, q, r, s = self._widths
+        hashes = list(map(hash, keys))
+        counts = [one[mixed % p] for mixed in hashes]
+        if any(counts):
+            for i, count in enumerate(counts):
+                if count:
+                    mixed = hashes[i]
+                    counts[i] = min(count, two[mixed % q], three[mixed % r], four[mixed % s])
+        return counts
+
+    def halve(self) -> None:
+        """Age all counts."""
+        self._rows = [row.translate(HALF) for row in self._rows]
