@@ -9,7 +9,9 @@ from __future__ import annotations
 
 from array import array
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
+
+MOST_RECENT = 3 * 4096
 
 
 class Ages:
@@ -19,14 +21,27 @@ class Ages:
         """`times`: seconds by request index; kept, not copied."""
         self._times = times
         self._noted = array("q")
+        self._recent: list[int] = []
+        """Not yet packed: growing a list is cheaper than growing an array, and packing many at once costs little."""
 
     def add(self, now: int, last: int, count: int) -> None:
         """At request `now`, `count` blocks last touched by request `last`."""
-        self._noted.extend((now, last, count))
+        recent = self._recent
+        recent += (now, last, count)
+        if len(recent) >= MOST_RECENT:
+            self._pack()
+
+    def add_all(self, now: int, runs: Iterable[tuple[int, int]]) -> None:
+        """At request `now`, runs of blocks: (request that touched them last, how many)."""
+        recent = self._recent
+        for last, count in runs:
+            recent += (now, last, count)
+        if len(recent) >= MOST_RECENT:
+            self._pack()
 
     def __iter__(self) -> Iterator[tuple[int, float, int]]:
         """(age in requests, age in seconds, blocks) in the order of the events."""
-        noted, times = self._noted, self._times
+        noted, times = self._pack(), self._times
         for i in range(0, len(noted), 3):
             now, last, count = noted[i : i + 3]
             yield now - last, times[now] - times[last], count
@@ -40,4 +55,9 @@ class Ages:
 
     def total(self) -> int:
         """Blocks in all."""
-        return sum(self._noted[2::3])
+        return sum(self._pack()[2::3])
+
+    def _pack(self) -> array[int]:
+        self._noted.extend(self._recent)
+        self._recent.clear()
+        return self._noted

@@ -16,10 +16,10 @@ class RequestReasons:
 
     def __init__(self, ledger: Ledger) -> None:
         self.ledger = ledger
-        self._before = ledger.counts.copy()
+        self._before = dict(ledger.counts)
 
     def __call__(self, seq: Sequence) -> dict[str, int]:
         """Blocks by reason, those that occurred; they add up to the full blocks of the sequence just allocated."""
         counts, before = self.ledger.counts, self._before
-        self._before = counts.copy()
+        self._before = dict(counts)
         return {reason: count - before[reason] for reason, count in counts.items() if count != before[reason]}

@@ -13,13 +13,15 @@ Knows nothing of tensors: copy-on-write answers with (source, destination) block
 
 from __future__ import annotations
 
-from collections import Counter
+from array import array
 from collections.abc import Iterable
+from collections.abc import Sequence as Items
 from math import inf
 
 from cache.access import Access
 from cache.allocator.base import Allocator, Match
-from cache.errors import CacheInUse, MisuseError, OutOfBlocks, PolicyError, SequenceTooLarge
+from cache.block_tables import BlockTables
+from cache.errors import CacheInUse, MisuseError, OutOfBlocks, PolicyError
 from cache.extra_keys import NO_EXTRA_KEYS
 from cache.observer import Observer
 from cache.sequence import Sequence
@@ -29,7 +31,7 @@ BlockCopy = tuple[int, int]
 """(source block, destination block)"""
 
 
-class CacheManager:
+class CacheManager(BlockTables):
     """Block tables of live sequences over one allocator."""
 
     def __init__(self, allocator: Allocator, watermark: float = 0.0, weights_version: str = "") -> None:
@@ -39,12 +41,10 @@ class CacheManager:
         """
         if not 0 <= watermark < 1:
             raise ValueError(f"watermark must lie in [0, 1), got {watermark}")
-        self.allocator = allocator
-        self.block_size = allocator.block_size
+        super().__init__(allocator)
         self.weights_version = weights_version
         self._plain_root = NO_EXTRA_KEYS.encode(weights_version)
         self._reserve = 0 if allocator.num_blocks == inf else watermark * allocator.num_blocks
-        self._live: dict[int, Sequence] = {}
         self._last_match: tuple[Sequence, Match] | None = None
 
     def observe(self, observer: Observer) -> None:
@@ -53,20 +53,7 @@ class CacheManager:
             raise CacheInUse("an observer must see everything from the start: free all sequences and reset() first")
         self.allocator.observe(observer)
 
-    @property
-    def live_sequences(self) -> list[Sequence]:
-        """Sequences that hold blocks now."""
-        return list(self._live.values())
-
     # Asking
-
-    def num_blocks_for(self, num_tokens: int) -> int:
-        """Blocks that hold so many tokens."""
-        return -(-num_tokens // self.block_size)
-
-    def fits(self, seq: Sequence) -> bool:
-        """Whether the whole pool could ever hold this sequence."""
-        return self.num_blocks_for(seq.num_tokens) <= self.allocator.num_blocks
 
     def can_allocate(self, seq: Sequence) -> bool:
         """Whether `allocate` would succeed and leave the watermark untouched. Only new blocks cost anything."""
@@ -77,35 +64,9 @@ class CacheManager:
         """Tokens that `allocate` would find in the cache now. Pins nothing."""
         return len(self._match(seq).blocks) * self.block_size
 
-    @property
-    def num_live(self) -> int:
-        """Sequences that hold blocks."""
-        return len(self._live)
-
     def can_append(self, seq: Sequence, count: int = 1) -> bool:
         """Whether `append` of so many tokens would succeed."""
         return self._num_appended(seq, count) <= self.allocator.num_available
-
-    def ref_count(self, block: int) -> int:
-        """Sequences that own this block now; 0 for a free one and for one that is merely cached."""
-        return self.allocator.ref_count(block)
-
-    def num_tail_owners(self, seq: Sequence) -> int:
-        """Sequences that own the partly filled last block of this one; 0 where its last block is full. Fast."""
-        return self.allocator.num_owners(seq.block_table[-1]) if seq.num_tokens % self.block_size else 0
-
-    def slot_mapping(self, seq: Sequence, start: int, stop: int) -> list[int]:
-        """Slots (block id x block size + offset) of tokens `start` to `stop`.
-
-        Raises MisuseError where the sequence has no slots there.
-        """
-        if not 0 <= start <= stop <= len(seq.block_table) * self.block_size:
-            raise MisuseError(f"tokens {start}..{stop} have no slots: the sequence holds {len(seq.block_table)} blocks")
-        size, slots = self.block_size, list[int]()
-        for i in range(start // size, self.num_blocks_for(stop)):
-            base, first = seq.block_table[i] * size, i * size
-            slots.extend(range(base + max(start - first, 0), base + min(stop - first, size)))
-        return slots
 
     # Doing
 
@@ -152,19 +113,46 @@ class CacheManager:
         Raises OutOfBlocks, SequenceTooLarge, or ValueError for an id outside int32; each changes nothing.
         """
         self._must_be_live(seq)
-        tokens = int32(token_ids)
-        self._must_fit(seq.num_tokens + len(tokens))
-        num_new = self._num_appended(seq, len(tokens))
-        if num_new > self.allocator.num_available:
-            raise OutOfBlocks(f"{num_new} blocks are needed, {self.allocator.num_available} are free or evictable")
-        blocks = self.allocator.take(num_new)
-        copies: list[BlockCopy] = []
-        if tokens and self._shares_tail(seq):
-            self.allocator.release(seq, len(seq.block_table) - 1)
-            copies.append((seq.block_table.pop(), blocks[0]))
-        seq.block_table += blocks
+        tokens, table, copies = int32(token_ids), seq.block_table, list[BlockCopy]()
+        num_new = self._must_fit(seq.num_tokens + len(tokens)) - len(table)
+        shared = bool(tokens) and self._shares_tail(seq)
+        if num_new or shared:
+            blocks = self._take(num_new + shared)
+            if shared:
+                self.allocator.release(seq, len(table) - 1)
+                copies.append((table.pop(), blocks[0]))
+            table += blocks
         seq.extend(tokens)
         return copies
+
+    def append_computed(self, seq: Sequence, token_ids: Iterable[int]) -> None:
+        """More tokens that have their K and V already, in slots that the sequence has: decoded since it was last told.
+
+        The same as `append` and then `promote_to_immutable`, at the price of one. Raises MisuseError where there are no
+        such slots, or others could write into them.
+        """
+        self._must_be_live(seq)
+        tokens, table = int32(token_ids), seq.block_table
+        num_tokens = seq.num_tokens + len(tokens)
+        if num_tokens > len(table) * self.block_size or self._shares_tail(seq):
+            raise MisuseError(
+                f"{num_tokens} tokens have no slots of their own in {len(table)} blocks: append them first"
+            )
+        seq.extend(tokens)
+        seq.num_computed_tokens = num_tokens
+        self.allocator.promote(seq, num_tokens // self.block_size)
+
+    def append_each(self, grown: Items[tuple[Sequence, array[int]]]) -> list[BlockCopy]:
+        """`append` for one after the other; where each just begins its next block, the blocks are taken all at once."""
+        size, live = self.block_size, self._live
+        for seq, tokens in grown:
+            full = len(seq.block_table) * size == seq.num_tokens and id(seq) in live
+            if not full or not 0 < len(tokens) <= size:
+                return [copy for seq, tokens in grown for copy in self.append(seq, tokens)]
+        for (seq, tokens), block in zip(grown, self.allocator.take_each(len(grown)), strict=True):
+            seq.block_table.append(block)
+            seq.extend(tokens)
+        return []
 
     def truncate(self, seq: Sequence, num_tokens: int) -> None:
         """Take back appended tokens (rejected drafts) from position `num_tokens` on, and the blocks only they used.
@@ -186,9 +174,7 @@ class CacheManager:
 
         Only committed tokens may be named here. Raises MisuseError for a number that shrinks or exceeds the sequence.
         """
-        self._must_be_live(seq)
-        self._check_computed(seq, num_computed_tokens)
-        seq.num_computed_tokens = num_computed_tokens
+        self.mark_computed(seq, num_computed_tokens)
         self.allocator.promote(seq, num_computed_tokens // self.block_size)
 
     def mark_computed(self, seq: Sequence, num_computed_tokens: int) -> None:
@@ -198,7 +184,10 @@ class CacheManager:
         that does.
         """
         self._must_be_live(seq)
-        self._check_computed(seq, num_computed_tokens)
+        if not seq.num_computed_tokens <= num_computed_tokens <= seq.num_tokens:
+            raise MisuseError(
+                f"{num_computed_tokens} computed tokens: must lie in {seq.num_computed_tokens}..{seq.num_tokens}"
+            )
         seq.num_computed_tokens = num_computed_tokens
 
     def fork(self, seq: Sequence, access: Access | None = None) -> Sequence:
@@ -212,6 +201,7 @@ class CacheManager:
     def free(self, seq: Sequence) -> None:
         """Give up every block, exactly once. Full computed blocks stay cached until room is needed."""
         self._must_be_live(seq)
+        self.allocator.observer.released(seq)
         del self._live[id(seq)]
         self.allocator.release(seq)
         self._forget(seq)
@@ -232,16 +222,6 @@ class CacheManager:
         self._last_match = None
         self.allocator.clear()
 
-    def check_integrity(self) -> None:
-        """Raise AssertionError where tables, reference counts, index and evictor disagree. Scans everything."""
-        owned: Counter[int] = Counter()
-        for seq in self._live.values():
-            assert len(set(seq.block_table)) == len(seq.block_table), "a sequence owns one block twice"
-            assert len(seq.block_table) == self.num_blocks_for(seq.num_tokens), "a table does not fit its tokens"
-            assert seq.num_immutable_blocks * self.block_size <= seq.num_computed_tokens, "immutable but not computed"
-            owned.update(seq.block_table)
-        self.allocator.check_integrity(owned)
-
     # Inside
 
     def _forget(self, seq: Sequence) -> None:
@@ -249,27 +229,7 @@ class CacheManager:
         seq.block_table = []
         seq.num_immutable_blocks = seq.num_computed_tokens = 0
         seq.node, seq.root, seq.sealed, seq.partial_copy = None, None, False, None
-
-    def _must_fit(self, num_tokens: int) -> int:
-        """The blocks that so many tokens need."""
-        needed = -(-num_tokens // self.block_size)
-        if needed > self.allocator.num_blocks:
-            raise SequenceTooLarge(
-                f"{num_tokens} tokens need {needed} blocks of {self.block_size}; "
-                f"the whole pool has {self.allocator.num_blocks}"
-            )
-        return needed
-
-    def _must_be_live(self, seq: Sequence) -> None:
-        if self._live.get(id(seq)) is not seq:
-            raise MisuseError("this sequence holds no blocks here: it was never allocated, or freed already")
-
-    @staticmethod
-    def _check_computed(seq: Sequence, num_computed_tokens: int) -> None:
-        if not seq.num_computed_tokens <= num_computed_tokens <= seq.num_tokens:
-            raise MisuseError(
-                f"{num_computed_tokens} computed tokens: must lie in {seq.num_computed_tokens}..{seq.num_tokens}"
-            )
+        seq.trail, seq.num_followed_blocks = None, 0
 
     def _match(self, seq: Sequence) -> Match:
         if seq.allocated:
@@ -293,8 +253,10 @@ class CacheManager:
     def _num_new(self, seq: Sequence, match: Match) -> int:
         return self.num_blocks_for(seq.num_tokens) - len(match.blocks)
 
-    def _shares_tail(self, seq: Sequence) -> bool:
-        return seq.num_tokens % self.block_size != 0 and self.allocator.is_shared(seq.block_table[-1])
+    def _take(self, count: int) -> list[int]:
+        if count > self.allocator.num_available:
+            raise OutOfBlocks(f"{count} blocks are needed, {self.allocator.num_available} are free or evictable")
+        return self.allocator.take(count)
 
     def _num_appended(self, seq: Sequence, count: int) -> int:
         grown = self.num_blocks_for(seq.num_tokens + count) - len(seq.block_table)

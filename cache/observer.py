@@ -1,6 +1,6 @@
-"""What happens to prefixes, told at four places: the manager looks up, the allocator promotes, evicts, clears.
+"""What happens to prefixes: the manager looks up and lets go, the allocator promotes, evicts, clears.
 
-    allocate ──looked_up──> take ──evicted──> ... promote ──promoted──> ... clear ──cleared──>
+    allocate ──looked_up──> take ──evicted──> ... promote ──promoted──> ... free ──released──> ... clear ──cleared──>
 
 The base class is the null object: it listens to nothing. `CacheManager.observe` attaches one; none changes anything.
 
@@ -26,8 +26,8 @@ class Observed(Protocol):
     def closed_under_prefix(self) -> bool:
         """Whether a findable block's ancestors are always findable too."""
 
-    def last_accesses(self, blocks: Items[int]) -> Iterable[int]:
-        """For blocks just evicted, the index of the last request that touched each."""
+    def last_touches(self, blocks: Items[int]) -> Iterable[tuple[int, int]]:
+        """Of the blocks just evicted, in runs: (index of the last request that touched them, how many)."""
 
 
 class Observer:
@@ -47,6 +47,9 @@ class Observer:
 
     def promoted(self, seq: Sequence, start: int, stop: int) -> None:
         """Blocks `start` to `stop` of the sequence's table are findable, from now on or already."""
+
+    def released(self, seq: Sequence) -> None:
+        """The sequence is about to give all its blocks back."""
 
     def decided(self, block: int, decision: Decision) -> None:
         """A policy chose this block for that reason; policies without a rank say nothing."""

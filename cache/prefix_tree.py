@@ -4,207 +4,187 @@
                              └──[ question B ]               a node holds a run of blocks; runs split where walks part
 
 A node's blocks always have the same last walk, because runs are split where a walk ends as well as where it branches
-off. Prefixes are numbered; those of one run are consecutive, also after a split. A walk costs one list comparison per
-run, not one hash per block. Memory: a pointer and the content per distinct block.
+off. Contents are packed as in `cache.run`: a walk costs one comparison of memory per run, and a prompt that grows goes
+on from where its last walk ended (`follow`). A split leaves the rest in the old node, so whoever remembers a node and
+a depth on the way to its end has a place that never moves. Memory: the contents, and a node per run.
 
 Knows nothing of pools: it never forgets.
 """
 
 from __future__ import annotations
 
-from bisect import bisect_left
-from collections.abc import Hashable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any, NamedTuple
 
-from cache.tokens import Tail, shared_tokens
-
-Run = tuple[int, int, Any]
-"""(number of the first prefix, how many, stamp of the walk that touched them last)"""
+from cache.prefix_node import Node
+from cache.run import num_common_blocks
+from cache.tokens import Segment, Tail
 
 
 class Walk(NamedTuple):
     """What one walk found. `num_shared` counts tokens of the first unknown block that some earlier walk had too."""
 
-    runs: list[Run]
+    runs: list[tuple[Node, Any]]
+    """The known part, front to back: nodes, and the stamps they had before."""
     num_known: int
     num_shared: int
-    first_new: int
+    end: Node
+    """Where the last full block lies, known or new."""
 
 
 class PrefixTree:
     """All prefixes walked so far: a tree for each root, such as each set of extra keys; one numbering for all."""
 
-    def __init__(self, block_size: int) -> None:
-        """`block_size`: tokens per block."""
+    def __init__(self, block_size: int, joins: bool = False) -> None:
+        """`block_size`: tokens per block. `joins`: a chain that grows block by block grows its run, and the numbers of
+        that run's prefixes change; else every prefix keeps its number."""
         self.block_size = block_size
-        self.num_prefixes = 0
-        self._roots: dict[Hashable, Node] = {}
+        self._num_prefixes = 0
+        self._joins = joins
+        self._put_off: dict[Node, Callable[[], None]] = {}
+        self._next_number = 0
+        self._roots: dict[bytes, Node] = {}
 
-    def walk(
-        self,
-        contents: Sequence[Hashable],
-        stamp: Any,
-        tail: Tail | None = None,
-        root: Hashable = b"",
-        restamp: bool = True,
-    ) -> Walk:
+    @property
+    def num_prefixes(self) -> int:
+        """Distinct prefixes walked so far, each a full block."""
+        self.catch_up()
+        return self._num_prefixes
+
+    def walk(self, segments: Sequence[Segment], stamp: Any, tail: Tail | None = None, root: bytes = b"") -> Walk:
         """Follow a prompt's full blocks and its partly filled last one, add what is new, and stamp all of it.
 
-        Runs cover the known part, front to back, with the stamps they had before; without `restamp` they keep them.
         O(runs) comparisons, O(new) memory.
         """
         node = self._roots.get(root)
         if node is None:
-            node = self._roots[root] = Node([], 0, None)
-        depth, length = 0, len(contents)
-        runs: list[Run] = []
-        while depth < length:
-            child = node.children.get(contents[depth])
-            if child is None:
-                break
-            run = child.contents
-            count = len(run)
-            if contents[depth : depth + count] != run:
-                count = _common(run, contents, depth)
-                child = child.split(count)
-                node.children[run[0]] = child
-            runs.append((child.first, count, child.stamp))
-            if restamp:
-                child.stamp = stamp
-            depth += count
-            node = child
-        known, first_new = depth, self.num_prefixes
+            node = self._roots[root] = Node(None, b"", 0, 0, 0, 0, None)
+        runs: list[tuple[Node, Any]] = []
+        known = 0
+        node, known = self._descend(node, known, segments, runs)
+        for run, _ in runs:
+            run.stamp = stamp
         size, shared = self.block_size, 0
-        if depth < length:
-            shared = node.shared(contents[depth], size, size)
-            leaf = Node([*contents[depth:]], first_new, stamp)
-            node.add(leaf)
-            self.num_prefixes += length - depth
-            node = leaf
+        data, stride, first, stop = segments[-1]
+        if known < stop:
+            if known < first:
+                data, stride, first, _ = segments[0]
+            offset = (known - first) * stride
+            shared = node.shared(data[offset : offset + stride], size, stride, size)
+            node = self._grow(node, known, segments, stop, stamp, False)
         elif tail is not None:
-            shared = node.shared(*tail, size)
+            shared = node.shared(tail.content, tail.num_tokens, tail.stride, size)
         if tail is not None:
             node.add_tail(tail)
-        return Walk(runs, known, shared, first_new)
+        return Walk(runs, known, shared, node)
 
-    def roots(self) -> list[Hashable]:
+    def follow(self, node: Node, depth: int, segments: Sequence[Segment], stop: int, stamp: Any) -> Node:
+        """A prompt that was walked to `depth` blocks, on the way to `node`, has grown to `stop`: add what is new.
+
+        Nothing is touched: known runs keep their stamps, new ones get this one. Returns the node its last block is in.
+        """
+        node = node.holding(depth)
+        if node in self._put_off:
+            self.arrive(node)
+            node = node.holding(depth)
+        if depth < node.depth + node.length:
+            node = node.split(depth - node.depth)
+        node, depth = self._descend(node, depth, segments, None)
+        return self._grow(node, depth, segments, stop, stamp, self._joins) if depth < stop else node
+
+    def put_off(self, node: Node, depth: int, follow: Callable[[], None]) -> Node | None:
+        """A prompt that was walked to `depth` has grown: call `follow` only before somebody else comes to that place.
+
+        Nobody can tell the difference where nothing follows that place yet and nobody else waits there: then it answers
+        the run that ends there. Otherwise nothing is put off.
+        """
+        node = node.holding(depth)
+        if node.children or depth != node.depth + node.length or node.parent is None or node in self._put_off:
+            return None
+        self._put_off[node] = follow
+        return node
+
+    def arrive(self, node: Node) -> None:
+        """Do what was put off at this run, if anything was."""
+        follow = self._put_off.pop(node, None)
+        if follow is not None:
+            follow()
+
+    def catch_up(self) -> None:
+        """Do all that was put off."""
+        while self._put_off:
+            self._put_off.popitem()[1]()
+
+    def root(self, name: bytes) -> Node:
+        """The root of that name, where it was walked under."""
+        return self._roots[name]
+
+    def roots(self) -> list[bytes]:
         """Every root walked under."""
         return list(self._roots)
 
-    def nodes(self, root: Hashable = b"") -> list[tuple[Node, Node | None, int]]:
-        """(node, its parent, depth of its first block) of every run under a root, parents first."""
-        found: list[tuple[Node, Node | None, int]] = []
-        waiting: list[tuple[Node, Node | None, int]] = [
-            (child, None, 0) for child in self._roots[root].children.values()
-        ]
+    def nodes(self, root: bytes = b"") -> Iterable[Node]:
+        """Every run under a root, parents first."""
+        self.catch_up()
+        waiting = list(self._roots[root].children.values())
         while waiting:
-            node, parent, depth = waiting.pop()
-            found.append((node, parent, depth))
-            waiting += [(child, node, depth + len(node.contents)) for child in node.children.values()]
-        return found
+            node = waiting.pop()
+            yield node
+            waiting += node.children.values()
 
-    def copy(self, root: Hashable, stamp: Any) -> PrefixTree:
+    def copy(self, root: bytes, stamp: Any) -> PrefixTree:
         """A tree of its own with the prefixes under one root, as if each had been walked with this stamp."""
-        twin = PrefixTree(self.block_size)
-        twin.num_prefixes = self.num_prefixes
+        twin = PrefixTree(self.block_size, self._joins)
+        twin._num_prefixes, twin._next_number = self.num_prefixes, self._next_number
         twin._roots[b""] = self._roots[root].copy(stamp)
         return twin
 
+    def unmark(self) -> None:
+        """No block is marked any more; those that were are remembered as such."""
+        for root in self._roots:
+            for node in self.nodes(root):
+                node.num_once_marked, node.num_marked = max(node.num_once_marked, node.num_marked), 0
 
-NOTHING: Any = {}
-"""What follows a run until something does: shared, never written to. Most runs are never followed by anything."""
+    def _descend(
+        self, node: Node, depth: int, segments: Sequence[Segment], runs: list[tuple[Node, Any]] | None
+    ) -> tuple[Node, int]:
+        """As far as the prompt is known from the end of `node` on; the run where it ends is split there."""
+        put_off = self._put_off
+        for data, stride, first, stop in segments:
+            while depth < stop:
+                offset = (depth - first) * stride
+                child = node.children.get(data[offset : offset + stride])
+                if child is None:
+                    return node, depth
+                if put_off and child in put_off:
+                    self.arrive(child)
+                count = child.length
+                if count > stop - depth or not data.startswith(child.data, offset):
+                    count = num_common_blocks(child, data, offset, min(count, stop - depth))
+                    if count < child.length:
+                        child = child.split(count)
+                if runs is not None:
+                    runs.append((child, child.stamp))
+                depth += count
+                node = child
+        return node, depth
 
-
-class Node:
-    """A run of blocks, and what follows it: longer prompts, and the partly filled last blocks of those that ended."""
-
-    __slots__ = ("children", "contents", "first", "sorted", "stamp", "tails")
-
-    def __init__(self, contents: list[Hashable], first: int, stamp: Any) -> None:
-        self.contents = contents
-        self.first = first
-        self.stamp = stamp
-        self.children: dict[Hashable, Node] = NOTHING
-        self.tails: dict[Hashable, int] = NOTHING
-        self.sorted: list[Any] | None = None
-        """What follows, in order, so that the longest shared part is found beside the place where a block would go.
-        Made when first asked for; not needed for single ids of a trace, which are equal or share nothing."""
-
-    def split(self, count: int) -> Node:
-        """A new node takes the first `count` blocks and becomes this one's parent."""
-        head = Node(self.contents[:count], self.first, self.stamp)
-        self.contents = self.contents[count:]
-        self.first += count
-        head.children = {self.contents[0]: self}
-        return head
-
-    def copy(self, stamp: Any) -> Node:
-        """The same runs in new nodes, all with one stamp."""
-        top = Node(self.contents, self.first, stamp)
-        waiting = [(self, top)]
-        while waiting:
-            node, twin = waiting.pop()
-            twin.tails = dict(node.tails)
-            twin.children = {c: Node(child.contents, child.first, stamp) for c, child in node.children.items()}
-            waiting += [(child, twin.children[content]) for content, child in node.children.items()]
-        return top
-
-    def add(self, child: Node) -> None:
-        """A longer prompt goes on with this run."""
-        if self.children is NOTHING:
-            self.children = {}
-        self.children[child.contents[0]] = child
-        if self.sorted is not None:
-            _insert(self.sorted, child.contents[0])
-
-    def add_tail(self, tail: Tail) -> None:
-        """A prompt ended here, in a block it did not fill."""
-        content, count = tail
-        if self.tails is NOTHING:
-            self.tails = {}
-        if count > self.tails.get(content, 0):
-            self.tails[content] = count
-        if self.sorted is not None:
-            _insert(self.sorted, content)
-
-    def shared(self, content: Hashable, num_tokens: int, block_size: int) -> int:
-        """The most leading tokens that a block of `num_tokens` has in common with anything that follows this node."""
-        if isinstance(content, int):
-            return min(num_tokens, block_size if content in self.children else self.tails.get(content, 0))
-        if not self.children and not self.tails:
-            return 0
-        if self.sorted is None:
-            self.sorted = sorted(_order(other) for other in {*self.children, *self.tails} if not isinstance(other, int))
-        place = bisect_left(self.sorted, _order(content))
-        beside = self.sorted[max(place - 1, 0) : place + 1]
-        return max((self._shared_with(other, content, num_tokens, block_size) for _, other in beside), default=0)
-
-    def _shared_with(self, other: Hashable, content: Hashable, num_tokens: int, block_size: int) -> int:
-        length = block_size if other in self.children else self.tails[other]
-        return min(shared_tokens(content, other, block_size), num_tokens, length)
-
-
-def _order(content: Hashable) -> tuple[bool, Any]:
-    """Kinds of contents apart, and within a kind by leading tokens."""
-    return isinstance(content, bytes), content
-
-
-def _insert(entries: list[Any], content: Hashable) -> None:
-    if isinstance(content, int):
-        return
-    entry = _order(content)
-    place = bisect_left(entries, entry)
-    if place == len(entries) or entries[place] != entry:
-        entries.insert(place, entry)
-
-
-def _common(run: list[Hashable], contents: Sequence[Hashable], depth: int) -> int:
-    """How many leading blocks of `run` the prompt has at `depth`: at least one, not all."""
-    low, high = 1, min(len(run), len(contents) - depth)
-    while low < high:
-        middle = (low + high + 1) // 2
-        if contents[depth + low : depth + middle] == run[low:middle]:
-            low = middle
-        else:
-            high = middle - 1
-    return low
+    def _grow(self, node: Node, depth: int, segments: Sequence[Segment], stop: int, stamp: Any, join: bool) -> Node:
+        """What is new from `depth` on, behind the end of `node`; part of its run where that may be."""
+        self._num_prefixes += stop - depth
+        for data, stride, first, end in segments:
+            if depth < end:
+                count = min(end, stop) - depth
+                piece = data[(depth - first) * stride : (depth - first + count) * stride]
+                if join and node.joinable(stride, stamp):
+                    if node.first + node.length != self._next_number:
+                        node.first = self._next_number
+                        self._next_number += node.length
+                    node.join(piece, count)
+                else:
+                    leaf = Node(node, piece, stride, count, depth, self._next_number, stamp)
+                    node.add(leaf)
+                    node = leaf
+                self._next_number += count
+                depth += count
+        return node

@@ -17,7 +17,7 @@ from __future__ import annotations
 
 from bisect import bisect_left, insort
 from collections.abc import Hashable, Iterator, Mapping
-from typing import Any
+from typing import Any, Protocol
 
 
 class Run:
@@ -115,7 +115,7 @@ class Run:
         return gone
 
     def join(self, child: Run) -> None:
-        """Take over the blocks and children of the only run below this one."""
+        """Take over the blocks and children of a run that goes on where this one ends; nothing hangs below this one."""
         if isinstance(self.data, bytes):  # from now on growing is amortised
             self.data = bytearray(self.data)
         self.data += child.data
@@ -127,7 +127,14 @@ class Run:
             grandchild.parent = self
 
 
-def num_common_blocks(run: Run, data: bytes, offset: int, most: int) -> int:
+class Packed(Protocol):
+    """Whatever holds the contents of consecutive blocks."""
+
+    data: bytes | bytearray
+    stride: int
+
+
+def num_common_blocks(run: Packed, data: bytes, offset: int, most: int) -> int:
     """How many of the first `most` blocks of a run equal `data` from byte `offset` on; the first of them does.
 
     Halves what is left to compare: O(bytes compared), and no block is looked at by itself.

@@ -16,10 +16,7 @@ from typing import Any
 
 from cache.access import Access
 from cache.extra_keys import NO_EXTRA_KEYS, ExtraKeys
-from cache.tokens import TOKEN_BYTES, Tail, TokenIds, pack, unpack
-
-Segment = tuple[bytes, int, int, int]
-"""(contents of blocks first … stop - 1, bytes per block, first, stop)"""
+from cache.tokens import TOKEN_BYTES, Segment, Tail, TokenIds, little_endian, unpack
 
 
 class Sequence:
@@ -31,8 +28,8 @@ class Sequence:
 
     __slots__ = (
         "_appended", "_block_size", "_contents", "_num_prompt", "_packed", "access", "allocated", "block_table",
-        "extra_keys", "keys", "matched_by", "node", "num_computed_tokens", "num_hit_blocks", "num_immutable_blocks",
-        "partial_copy", "prompt", "root", "sealed", "skip_lookup",
+        "extra_keys", "keys", "matched_by", "node", "num_computed_tokens", "num_followed_blocks", "num_hit_blocks",
+        "num_immutable_blocks", "num_tokens", "partial_copy", "prompt", "root", "sealed", "skip_lookup", "trail",
     )  # fmt: skip
 
     def __init__(
@@ -50,6 +47,8 @@ class Sequence:
         self._block_size = 0
         self._contents: list[Hashable] = []
         self._num_prompt = len(prompt)
+        self.num_tokens = self._num_prompt
+        """Prompt and appended tokens."""
         self._packed: Segment | None = None
         self.allocated = False
         self.block_table: list[int] = []
@@ -69,11 +68,9 @@ class Sequence:
         """Chained keys of its full blocks, as far as somebody asked for them."""
         self.node: Any = None
         """The allocator's own mark of where the immutable part ends."""
-
-    @property
-    def num_tokens(self) -> int:
-        """Prompt and appended tokens."""
-        return self._num_prompt + len(self._appended)
+        self.trail: Any = None
+        """An observer's own mark of a place behind the first `num_followed_blocks` blocks."""
+        self.num_followed_blocks = 0
 
     def contents(self, block_size: int) -> list[Hashable]:
         """Contents of its full blocks; computed once, extended as it grows."""
@@ -111,13 +108,16 @@ class Sequence:
         if not self._appended:
             return self.prompt.tail(block_size)
         rest = self.num_tokens % block_size
-        return Tail(self.packed(self.num_tokens - rest, self.num_tokens), rest) if rest else None
+        return (
+            Tail(self.packed(self.num_tokens - rest, self.num_tokens), rest, block_size * TOKEN_BYTES) if rest else None
+        )
 
     def packed(self, start: int, stop: int) -> bytes:
         """Tokens `start` to `stop` as little-endian int32."""
-        n = len(self.prompt)
-        head = self.prompt.packed(start, min(stop, n)) if start < n else b""
-        return head + pack(self._appended[max(start - n, 0) : max(stop - n, 0)])
+        n = self._num_prompt
+        if start >= n:
+            return little_endian(self._appended[start - n : stop - n])
+        return self.prompt.packed(start, min(stop, n)) + little_endian(self._appended[: max(stop - n, 0)])
 
     def token_ids(self) -> list[int]:
         """All its token ids as integers."""
@@ -130,12 +130,15 @@ class Sequence:
     def extend(self, token_ids: array[int]) -> None:
         """Add tokens (`tokens.int32`); the manager calls this once the slots for them are there."""
         self._appended.extend(token_ids)
+        self.num_tokens += len(token_ids)
 
     def cut(self, num_tokens: int, block_size: int) -> None:
         """Forget the appended tokens from `num_tokens` on."""
-        del self._appended[num_tokens - len(self.prompt) :]
+        del self._appended[num_tokens - self._num_prompt :]
+        self.num_tokens = num_tokens
         del self.keys[num_tokens // block_size :]
         del self._contents[num_tokens // block_size :]
+        self.num_followed_blocks = min(self.num_followed_blocks, num_tokens // block_size)
 
     def _cut_into(self, block_size: int) -> None:
         self._block_size, self._contents, self._packed = block_size, [], None
@@ -143,7 +146,7 @@ class Sequence:
     def twin(self, access: Access) -> Sequence:
         """A copy that shares nothing mutable with this one."""
         other = Sequence(self.prompt, access, self.extra_keys, self.skip_lookup)
-        other._appended = self._appended[:]
+        other._appended, other.num_tokens = self._appended[:], self.num_tokens
         other._block_size, other._contents, other._packed = self._block_size, self._contents[:], self._packed
         other.allocated = self.allocated
         other.num_hit_blocks = self.num_hit_blocks
@@ -153,6 +156,7 @@ class Sequence:
         other.root = self.root
         other.node = self.node
         other.matched_by = self.matched_by
+        other.trail, other.num_followed_blocks = self.trail, self.num_followed_blocks
         other.block_table = self.block_table[:]
         other.keys = self.keys[:]
         return other

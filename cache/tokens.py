@@ -20,13 +20,20 @@ import numpy as np
 
 INT32_MAX = 2**31 - 1
 TOKEN_BYTES = 4
+TOKEN_BITS = 8 * TOKEN_BYTES
+
+
+Segment = tuple[bytes, int, int, int]
+"""(contents of blocks first … stop - 1, bytes per block, first, stop)"""
 
 
 class Tail(NamedTuple):
-    """The partly filled last block: a content like that of a full one (a tuple of ids is filled up with -1)."""
+    """The partly filled last block, written as full ones are (`packed_contents`) as far as it goes."""
 
-    content: Hashable
+    content: bytes
     num_tokens: int
+    stride: int
+    """Bytes of a full block."""
 
 
 class TokenIds(ABC):
@@ -55,7 +62,11 @@ class TokenIds(ABC):
     def tail(self, block_size: int) -> Tail | None:
         """The partly filled last block; None for a prompt that ends on a block boundary."""
         rest = len(self) % block_size
-        return Tail(self.packed(len(self) - rest), rest) if rest else None
+        return Tail(self.packed(len(self) - rest), rest, block_size * TOKEN_BYTES) if rest else None
+
+    def segments(self, block_size: int) -> list[Segment]:
+        """`packed_contents` as one segment."""
+        return [(*self.packed_contents(block_size), 0, len(self) // block_size)]
 
     def tolist(self) -> list[int]:
         """The token ids as Python integers."""
@@ -128,7 +139,7 @@ class TraceTokens(TokenIds):
             first = self.ids[index] * unit
             low, high = max(start - index * unit, 0), min(stop - index * unit, unit)
             tokens.extend(range(first + low, first + high))
-        return _little_endian(tokens)
+        return little_endian(tokens)
 
     def contents(self, block_size: int, start: int = 0, stop: int | None = None) -> Sequence[Hashable]:
         unit, num_full = self.unit, self.num_tokens // block_size
@@ -158,33 +169,34 @@ class TraceTokens(TokenIds):
 
     def tail(self, block_size: int) -> Tail | None:
         unit, rest = self.unit, self.num_tokens % block_size
-        if not rest or (unit % block_size and block_size % unit):
+        if not rest or unit == 1 or (unit % block_size and block_size % unit):
             return super().tail(block_size)
         start = self.num_tokens - rest
-        if unit % block_size == 0:
-            return Tail(self.ids[start // unit] * unit + start % unit, rest)
-        known = self.ids[start // unit :]
-        return Tail((*(b * unit for b in known), *[-1] * (block_size // unit - len(known))), rest)
+        if block_size < unit:
+            return Tail(_word(self.ids[start // unit] * unit + start % unit), rest, TOKEN_BYTES)
+        heads = b"".join(_word(b * unit) for b in self.ids[start // unit :])
+        return Tail(heads, rest, block_size // unit * TOKEN_BYTES)
 
 
-def shared_tokens(a: Hashable, b: Hashable, block_size: int) -> int:
-    """Leading tokens that two blocks' contents have in common. Contents of different kinds share nothing."""
-    if isinstance(a, bytes) and isinstance(b, bytes):
-        length = min(len(a), len(b))
-        differing = int.from_bytes(a[:length], "big") ^ int.from_bytes(b[:length], "big")
-        return (length - (differing.bit_length() + 7) // 8) // TOKEN_BYTES
-    if isinstance(a, tuple) and isinstance(b, tuple):
-        same = next((i for i, (x, y) in enumerate(zip(a, b, strict=True)) if x != y), len(a))
-        return same * (block_size // len(a))
-    return block_size if a == b else 0
+def num_common_words(a: bytes, b: bytes | bytearray) -> int:
+    """Leading int32 that two packed pieces have in common."""
+    length = min(len(a), len(b))
+    differing = int.from_bytes(a[:length], "little") ^ int.from_bytes(b[:length], "little")
+    return ((differing & -differing).bit_length() - 1) // TOKEN_BITS if differing else length // TOKEN_BYTES
 
 
 def int32(token_ids: Iterable[int]) -> array[int]:
-    """Token ids as an int32 array. Raises ValueError for an id that is negative or does not fit; nothing ever wraps."""
-    try:
-        tokens = array("i", token_ids)
-    except OverflowError as error:
-        raise ValueError(f"token ids must lie in 0..{INT32_MAX} (int32): {error}") from None
+    """Token ids as an int32 array, the same one where they are one already.
+
+    Raises ValueError for an id that is negative or does not fit; nothing ever wraps.
+    """
+    if isinstance(token_ids, array) and token_ids.typecode == "i":
+        tokens = token_ids
+    else:
+        try:
+            tokens = array("i", token_ids)
+        except OverflowError as error:
+            raise ValueError(f"token ids must lie in 0..{INT32_MAX} (int32): {error}") from None
     if tokens and min(tokens) < 0:
         raise ValueError(f"token ids must lie in 0..{INT32_MAX} (int32), got {min(tokens)}")
     return tokens
@@ -197,6 +209,14 @@ def pack(token_ids: Iterable[int]) -> bytes:
     return data
 
 
+def little_endian(tokens: array[int]) -> bytes:
+    """The bytes of an int32 array."""
+    if sys.byteorder == "big":
+        tokens = tokens[:]
+        tokens.byteswap()
+    return tokens.tobytes()
+
+
 def unpack(data: bytes) -> list[int]:
     """The inverse of `pack`."""
     tokens = array("i", data)
@@ -205,21 +225,19 @@ def unpack(data: bytes) -> list[int]:
     return tokens.tolist()
 
 
+def _word(value: int) -> bytes:
+    return value.to_bytes(TOKEN_BYTES, "little")
+
+
 def _packed(token_ids: Iterable[int]) -> bytes:
     if isinstance(token_ids, list):
         try:
             return struct.pack(f"<{len(token_ids)}i", *token_ids)  # four times as fast as an array from a list
         except struct.error:
             pass  # the same again, for an error that names the id
-    return _little_endian(int32(token_ids))
+    return little_endian(int32(token_ids))
 
 
 def _check_signs(data: bytes) -> None:
     if not data[TOKEN_BYTES - 1 :: TOKEN_BYTES].isascii():  # a sign bit somewhere
         raise ValueError(f"token ids must lie in 0..{INT32_MAX} (int32), got {min(unpack(data))}")
-
-
-def _little_endian(tokens: array[int]) -> bytes:
-    if sys.byteorder == "big":
-        tokens.byteswap()
-    return tokens.tobytes()

@@ -77,9 +77,18 @@ class Goal:
         return {"goal": self.name, "value": self.value, "sign": self.sign, "bound": self.bound, "met": self.met}
 
 
+def _check(cfg: DictConfig) -> None:
+    for key in ("rounds", "prompt_tokens", "batch_size", "decode_steps"):
+        if not isinstance(cfg[key], int) or cfg[key] < 1:
+            raise UserError(f"{key}={cfg[key]} must be a positive whole number.")
+    if not 0 <= cfg.cached_tokens < cfg.prompt_tokens:
+        raise UserError(f"cached_tokens={cfg.cached_tokens} must be part of prompt_tokens={cfg.prompt_tokens}.")
+
+
 def bench_job(cfg: DictConfig, log: Callable[[Row], None]) -> Result:
     """One job of `conf/bench_engine.yaml`."""
     checked_block_size(cfg.block_size)
+    _check(cfg)
     before = os.getloadavg()[0]
     timer = checked_timer(cfg)
     with threads(cfg.threads):

@@ -16,8 +16,9 @@ from collections.abc import Callable
 from typing import Any, NoReturn
 
 from hydra.errors import CompactHydraException, HydraException, InstantiationException
-from omegaconf.errors import MissingMandatoryValue, OmegaConfBaseException
+from omegaconf.errors import InterpolationKeyError, MissingMandatoryValue, OmegaConfBaseException
 
+from experiments.composition import explain_composition, explain_null_option
 from experiments.errors import UserError
 
 ELSEWHERE = "choose another folder (hydra.run.dir=... or hydra.sweep.dir=...)"
@@ -26,6 +27,10 @@ ADVICE = {
     errno.EDQUOT: "Your disk quota is used up: free some space and run the same command again.",
     errno.EACCES: f"Permission was denied: check who owns it, or {ELSEWHERE}.",
     errno.EPERM: f"The system does not permit it: check who owns it, or {ELSEWHERE}.",
+    errno.ENOENT: "Check the path.",
+    errno.ENOTDIR: f"A file lies where a folder is needed: {ELSEWHERE}.",
+    errno.EEXIST: f"A file lies where a folder is needed: {ELSEWHERE}.",
+    errno.EISDIR: "It is a folder: name a file.",
     errno.EROFS: f"The file system is read-only: {ELSEWHERE}.",
 }
 
@@ -72,9 +77,15 @@ def explain(error: BaseException) -> str | None:
         case MissingMandatoryValue():
             key = getattr(error, "full_key", None) or "a value"
             return f"{key} must be given: add {key}=... to the command."
+        case InterpolationKeyError():
+            return f"{error.full_key} takes its value from a setting that was deleted with ~: leave the ~ away."
         case CompactHydraException() | HydraException() | OmegaConfBaseException():
+            if told := explain_composition(error):
+                return told
             lines = [str(error), *(str(error.__cause__).splitlines()[:1] if error.__cause__ else [])]
             return "\n".join(line for line in lines if line.strip())
+        case ValueError() if str(error).startswith("Config group override must be"):
+            return explain_null_option()
         case MemoryError():
             advice = "Take a smaller workload (workload.limit=...) or fewer parallel jobs."
             return str(error) or f"There is not enough memory. {advice}"
@@ -105,4 +116,7 @@ def _explain_instantiation(error: BaseException) -> str:
     text = str(cause) if isinstance(cause, InstantiationException | UserError | ValueError) else describe(cause)
     if isinstance(cause, TypeError):
         text = str(cause)
+        if "not supported between" in text or "expected " in text or "must be " in text:
+            given = ", ".join(told for told in sys.argv[1:] if told.startswith(f"{key.rpartition('.')[2]}."))
+            text = f"a setting has a value of the wrong kind{f' (given: {given})' if given else ''}: {text}"
     return f"{key}: {text}" if key and not text.startswith(key) else text

@@ -31,7 +31,7 @@ class CommonPrefixes:
         tree, lengths, shared = PrefixTree(size), [], []
         for request in requests:
             tokens = request.tokens
-            walk = tree.walk(tokens.contents(size), None, tokens.tail(size), request.extra_keys.encode())
+            walk = tree.walk(tokens.segments(size), None, tokens.tail(size), request.extra_keys.encode())
             lengths.append(len(tokens))
             shared.append(walk.num_known * size + walk.num_shared)
         self.lengths: Lengths = np.array(lengths, dtype=np.int64)

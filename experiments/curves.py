@@ -3,12 +3,13 @@
     python -m experiments.curves workload=mooncake block_size=512 'policies=[fifo,lfu]'
 
 LRU comes from stack distances (`experiments.stack_distance`), exactly what a replay counts at every pool size; Belady
-from a replay at each size asked for, blocks of running requests pinned as ever. Other policies are replayed over
-samples of the workload: what a policy gains on LRU within a sample is added to LRU's exact rate, which takes out most
-of what makes one sample differ from another (`sample_bias`: how far the samples' own LRU lies off the exact one). At a
-size or two the policy is replayed whole as well. `error` is the larger of that measured error and two standard errors
-over the samples; where the measured one exceeds a tolerance (plain LFU, whose room for newcomers does not shrink with a
-sample, is such a case), or pools are too small for a sample, the policy is replayed whole at every size: error 0.
+from a replay at each size asked for, blocks of running requests pinned as ever. Other policies are replayed at each
+size, too, unless that is a lot of work (`sample.above`). Then they are replayed over samples of the workload: what a
+policy gains on LRU within a sample is added to LRU's exact rate, which takes out most of what makes one sample differ
+from another. At a few sizes, the smallest and the largest among them, the policy is replayed whole; what the samples
+are off there is taken out everywhere (`bias`), and `error` says how far the rest may be off (`experiments.sampled`):
+`bias_error` as measured between the whole replays, `spread_error` from sample to sample. Where the measured one exceeds
+a tolerance, or pools are too small for a sample, the policy is replayed whole at every size: error 0.
 
 Accounting as in `experiments.replay`; knows nothing of how a policy works.
 """
@@ -19,8 +20,7 @@ import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
-from math import inf, sqrt
-from statistics import mean, stdev
+from math import inf
 from time import perf_counter
 from typing import TYPE_CHECKING, Any
 
@@ -37,6 +37,7 @@ from experiments.lru_sizes import Point, lru_curve, lru_points
 from experiments.options import chosen_names, listed, with_options
 from experiments.pool import resolve_num_blocks
 from experiments.replay import checked_block_size, replay, workload_identity
+from experiments.sampled import Estimate, bias_error, estimates, sizes_to_check
 from experiments.sampling import Sampling
 from experiments.workload.base import Request, Workload
 from experiments.workload.given import Given
@@ -60,11 +61,13 @@ class Plan:
 
     rate: float = 0.1
     """Share of the workload in one sample; with rate x count = 1 or more everything is replayed whole."""
-    count: int = 3
-    checks: int = 1
-    """Sizes at which a sampled policy is also replayed whole, to measure the error."""
+    count: int = 4
+    checks: int = 4
+    """Sizes at which a sampled policy is also replayed whole, to measure the samples' bias."""
     tolerance: float = 0.01
-    """A measured error (of the block hit rate) above this discards the samples: the policy is replayed whole."""
+    """A bias error (of the block hit rate) above this discards the samples: the policy is replayed whole."""
+    above: float = 0
+    """Full blocks x pool sizes: up to so many are looked up in whole replays, samples are for more."""
 
     def __post_init__(self) -> None:
         """Raises UserError for a value out of range."""
@@ -76,6 +79,8 @@ class Plan:
             raise UserError(f"sample.checks={self.checks} must be a number of pool sizes, or 0.")
         if not _number(self.tolerance) or self.tolerance < 0:
             raise UserError(f"sample.tolerance={self.tolerance} must be a hit rate, such as 0.01.")
+        if not _number(self.above) or self.above < 0:
+            raise UserError(f"sample.above={self.above} must be a number of blocks, or 0 to sample in any case.")
 
 
 def _number(value: object) -> bool:
@@ -92,6 +97,7 @@ class Curves:
         self.workload = workload
         self.block_size = block_size
         self.cfg = cfg
+        self.full_blocks = sum(len(request.tokens) // block_size for request in self.requests)
 
     def lru(self, sizes: Sequence[float]) -> list[Row]:
         """LRU at the sizes asked for."""
@@ -117,44 +123,36 @@ class Curves:
         return [self._row(policy, "replay", self._replayed(policy, self.requests, size)) for size in sizes]
 
     def sampled(self, policy: str, sizes: Sequence[float], sampling: Sampling, plan: Plan) -> list[Row]:
-        """A policy from samples; by whole replay where they are too small, or a check shows that they mislead."""
-        large = [size for size in sizes if plan.rate * plan.count < 1 and sampling.suits(size, plan.rate)]
-        whole = {size: self._replayed(policy, self.requests, size) for size in sizes if size not in large}
-        checks = {large[round(len(large) * (i + 0.5) / plan.checks - 0.5)] for i in range(plan.checks if large else 0)}
-        checked = {size: self._replayed(policy, self.requests, size) for size in checks}
-        gains, biases = self._gains(policy, large, sampling, plan)
+        """A policy from samples; by whole replay where that is little work, or samples are too small or mislead."""
+        if plan.rate * plan.count >= 1 or self.full_blocks * len(sizes) <= plan.above:
+            return self.whole(policy, sizes)
+        large = [size for size in sizes if sampling.suits(size, plan.rate)]
+        checks = sizes_to_check(large, plan.checks)
         exact = dict(zip(large, lru_points(self.requests, self.block_size, large), strict=True))
-        estimates = {size: _estimate(exact[size], mean(gains[size])) for size in large}
-        off = max((abs(estimates[size] - point.block_hit_rate) for size, point in checked.items()), default=0.0)
-        if off > plan.tolerance:
-            more = {size: self._replayed(policy, self.requests, size) for size in large if size not in checked}
-            whole, large = whole | checked | more, []
-        rows = []
-        for size in sizes:
-            if size in large:
-                row = self._row(policy, "sampled", exact[size], estimates[size])
-                row["error"] = max(off, 2 * stdev(gains[size]) / sqrt(plan.count) if plan.count > 1 else 0.0)
-                rows.append(row | {"measured_error": off if checked else None, "sample_bias": mean(biases[size])})
-            else:
-                rows.append(self._row(policy, "replay", whole[size]))
-        return rows
+        whole = {
+            size: self._replayed(policy, self.requests, size) for size in sizes if size not in large or size in checks
+        }
+        gains = self._gains(policy, large, sampling, plan)
+        gained = {size: whole[size].block_hit_rate - exact[size].block_hit_rate for size in checks}
+        if (bias_error({size: np.array(gains[size]) for size in large}, gained) or 0.0) > plan.tolerance:
+            whole |= {size: self._replayed(policy, self.requests, size) for size in large if size not in whole}
+        found = estimates(gains, gained)
+        return [
+            self._row(policy, "replay", whole[size])
+            if size in whole
+            else self._sampled_row(policy, exact[size], found[size])
+            for size in sizes
+        ]
 
-    def _gains(
-        self, policy: str, sizes: Sequence[float], sampling: Sampling, plan: Plan
-    ) -> tuple[dict[float, list[float]], dict[float, list[float]]]:
-        """By size, a number per sample: what the policy gains on LRU in it; how far its LRU is off the exact one."""
+    def _gains(self, policy: str, sizes: Sequence[float], sampling: Sampling, plan: Plan) -> dict[float, list[float]]:
+        """By size, a number per sample: what the policy gains on LRU in it."""
         gains: dict[float, list[float]] = {size: [] for size in sizes}
-        biases: dict[float, list[float]] = {size: [] for size in sizes}
-        exact = lru_points(self.requests, self.block_size, sizes)
+        pools = [sampling.pool(size, plan.rate) for size in sizes]
         for index in range(plan.count if sizes else 0):
             part = sampling.pick(plan.rate, index, self.cfg.seed)
-            pools = [sampling.pool(size, plan.rate) for size in sizes]
-            for size, pool, base, whole in zip(
-                sizes, pools, lru_points(part, self.block_size, pools), exact, strict=True
-            ):
+            for size, pool, base in zip(sizes, pools, lru_points(part, self.block_size, pools), strict=True):
                 gains[size].append(self._replayed(policy, part, pool).block_hit_rate - base.block_hit_rate)
-                biases[size].append(abs(base.block_hit_rate - whole.block_hit_rate))
-        return gains, biases
+        return gains
 
     def _replayed(self, policy: str, requests: Sequence[Request], num_blocks: float) -> Point:
         cfg = with_options(self.cfg, {"num_blocks": num_blocks, "block_size": self.block_size}, evictor=policy)
@@ -175,10 +173,17 @@ class Curves:
             "ceiling_block_hit_rate": point.ceiling_blocks / point.full_blocks if point.full_blocks else 0.0,
             "ceiling_token_hit_rate": point.ceiling_blocks * self.block_size / point.prompt_tokens,
             "error": 0.0,
-            "sample_bias": 0.0,
-            "measured_error": None,
+            "bias": 0.0,
+            "bias_error": 0.0,
+            "spread_error": 0.0,
             "refused": len(self.requests) - point.served,
         }
+
+    def _sampled_row(self, policy: str, lru: Point, found: Estimate) -> Row:
+        ceiling = lru.ceiling_blocks / lru.full_blocks if lru.full_blocks else 0.0
+        rate = min(max(lru.block_hit_rate + found.gain, 0.0), ceiling)
+        errors = {"bias": found.bias, "bias_error": found.bias_error, "spread_error": found.spread_error}
+        return self._row(policy, "sampled", lru, rate) | {"error": found.error} | errors
 
 
 def curves_job(cfg: DictConfig, log: Callable[[Row], None]) -> Result:
@@ -220,18 +225,34 @@ def curves_job(cfg: DictConfig, log: Callable[[Row], None]) -> Result:
             "sample_rate": plan.rate,
             "samples": plan.count,
             "largest_error": max(row["error"] for row in rows),
-            "largest_sample_bias": max(row["sample_bias"] for row in rows),
-            "largest_measured_error": max(row["measured_error"] or 0.0 for row in rows),
+            "largest_bias": max((row["bias"] for row in rows), key=abs),
+            "largest_bias_error": max(row["bias_error"] or 0.0 for row in rows),
+            "largest_spread_error": max(row["spread_error"] or 0.0 for row in rows),
+            "sampled_points": sum(row["how"] == "sampled" for row in rows),
             "lru_seconds": lru_seconds,
             "seconds": perf_counter() - start,
         }
     _show(rows)
+    for note in notes_of(rows):
+        print(f"note: {note}", file=sys.stderr)
     return Result(metrics, {"curves": rows, "lru_line": line}, partial(_draw, rows, line))
 
 
-def _estimate(lru: Point, gain: float) -> float:
-    ceiling = lru.ceiling_blocks / lru.full_blocks if lru.full_blocks else 0.0
-    return min(max(lru.block_hit_rate + gain, 0.0), ceiling)
+def notes_of(rows: Sequence[Row]) -> list[str]:
+    """What a reader of sampled points must know: how far samples were off, and what the error does not cover."""
+    notes = []
+    for policy in dict.fromkeys(row["policy"] for row in rows if row["how"] == "sampled"):
+        mine = [row for row in rows if row["policy"] == policy and row["how"] == "sampled"]
+        worst = max(mine, key=lambda row: abs(row["bias"]))
+        if mine[0]["bias_error"] is None:
+            notes.append(f"{policy}: sample.checks=0, so the error tells of the spread alone, not of the samples' bias")
+        elif abs(worst["bias"]) > max(row["error"] for row in mine):
+            notes.append(
+                f"{policy}: samples alone were up to {100 * abs(worst['bias']):.1f} points of the block hit rate too "
+                f"{'low' if worst['bias'] > 0 else 'high'}, which is taken out; a policy that learns from many "
+                "requests does worse in a part of them (sample.rate=1 replays everything)"
+            )
+    return notes
 
 
 def _show(rows: Sequence[Row]) -> None:

@@ -88,22 +88,23 @@ def prefixes(ledger: Ledger) -> pd.DataFrame:
     """
     rows, size = [], ledger.tree.block_size
     for root in ledger.tree.roots():
-        for node, parent, depth in ledger.tree.nodes(root):
+        for node in ledger.tree.nodes(root):
             age, seconds = ledger.age(node.stamp)
-            states = [ledger.blocks.state(node.first + i) for i in range(len(node.contents))] if ledger.blocks else []
+            states = [ledger.blocks.state(node.first + i) for i in range(node.length)] if ledger.blocks else []
+            parent = node.parent if node.depth else None
             rows.append(
                 {
                     "run": node.first,
                     "parent": pd.NA if parent is None else parent.first,
-                    "depth": depth,
-                    "blocks": len(node.contents),
-                    "tokens": len(node.contents) * size,
+                    "depth": node.depth,
+                    "blocks": node.length,
+                    "tokens": node.length * size,
                     "children": len(node.children),
                     "resident": states.count(RESIDENT) if ledger.blocks else pd.NA,
                     "last_request": node.stamp,
                     "age": age,
                     "age_seconds": seconds,
-                    "key": _readable_key(root if isinstance(root, bytes) else b""),
+                    "key": _readable_key(root),
                 }
             )
     frame = pd.DataFrame(rows)
@@ -170,12 +171,12 @@ def _prefixes(ledger: Ledger) -> pd.DataFrame:
     """One row per prefix, by number: its parent's number, depth, ages, keys and content."""
     rows: dict[int, dict[str, Any]] = {}
     for root in ledger.tree.roots():
-        for node, parent, depth in ledger.tree.nodes(root):
-            above = None if parent is None else parent.first + len(parent.contents) - 1
+        for node in ledger.tree.nodes(root):
+            above = node.parent.first + node.parent.length - 1 if node.parent and node.depth else None
             age, seconds = ledger.age(node.stamp)
-            key = _readable_key(root if isinstance(root, bytes) else b"")
-            for i, content in enumerate(node.contents):
-                row = {"depth": depth + i, "parent": above, "age": age, "age_seconds": seconds}
+            key = _readable_key(root)
+            for i, content in enumerate(node.contents()):
+                row = {"depth": node.depth + i, "parent": above, "age": age, "age_seconds": seconds}
                 rows[node.first + i] = row | {"key": key, "content": content}
                 above = node.first + i
     return pd.DataFrame.from_dict(

@@ -34,7 +34,7 @@ from experiments.live.watcher import Watcher
 from experiments.prompts import read_chats, read_prompts
 from experiments.replay import checked_block_size
 from experiments.sampler import Sampler
-from experiments.serving import build_engine, check_books, load_model
+from experiments.serving import build_engine, check_books, check_vocabulary, load_model
 from experiments.show import show_table
 from experiments.simulate import partial_reuse, workload_of
 from experiments.workload.base import Workload
@@ -168,7 +168,9 @@ def prompts_of(cfg: DictConfig, model: Pretrained) -> tuple[list[Prompt], str]:
                 f"this workload names blocks of {workload.granularity} tokens, not text: a model would read noise. "
                 "Take a text workload (shared_prompt, stdlib_agent, agent_text, airline_text), prompts= or chat="
             )
-        return [request.tokens.tolist() for request in workload], workload.fingerprint()
+        known = [request.tokens.tolist() for request in workload]
+        check_vocabulary(known, model)
+        return list(known), workload.fingerprint()
     if model.tokenizer is None:
         raise UserError("this model has no tokenizer: only workloads of token ids can be served, no text.")
     prompts = prompts[: cfg.max_requests]
@@ -237,7 +239,8 @@ def _show(prompts: Sequence[Prompt], results: Sequence[RequestResult], model: Pr
         shared = f"{result.hit_tokens} of {result.prompt_tokens}"
         ttft = "" if result.ttft is None else f"{1000 * result.ttft:.0f} ms"
         for completion in result.completions:
-            text = f"error: {result.error}" if result.error else completion.text.strip()
+            said = completion.text.strip() if model.tokenizer else f"{len(completion.token_ids)} token ids"
+            text = f"error: {result.error}" if result.error else said
             rows.append((_asked(prompt, model), _short(text), shared, ttft))
     show_table("", ("asked", "answered", "tokens hit", "first token"), rows)
 

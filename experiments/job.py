@@ -22,6 +22,7 @@ from omegaconf import DictConfig, OmegaConf
 from experiments.atomic import json_file, json_line, plain, write_whole
 from experiments.cli import describe, stop
 from experiments.environment import ROOT, environment, source_fingerprint
+from experiments.errors import UserError
 from experiments.process import locked
 from experiments.record import FAILED, RecordWriter, Row, is_finished
 from experiments.show import following, show_metrics
@@ -76,6 +77,7 @@ def run_job(cfg: DictConfig, job: Job, identity: Identity = lambda cfg: {}) -> s
         cfg = cfg.copy()
         cfg.watch = False  # a sweep shows its own progress
     try:
+        _check_seed(cfg)
         config: Any = OmegaConf.to_container(cfg, resolve=True, throw_on_missing=True)
         with locked(folder):
             options = config.pop("record", {})
@@ -156,6 +158,12 @@ def _run(
         tracker.finish(metrics, {name: _tracked_rows(table) for name, table in tables.items()}, images)
     record.commit(metrics)
     return dict(metrics), result.show
+
+
+def _check_seed(cfg: DictConfig) -> None:
+    seed = cfg.get("seed", 0)
+    if not isinstance(seed, int) or isinstance(seed, bool) or seed < 0:
+        raise UserError(f"seed={seed} must be a whole number of 0 or more.")
 
 
 def _tracked_rows(table: Table) -> Sequence[Row]:

@@ -33,7 +33,7 @@ from experiments.atomic import json_line, write_whole
 from experiments.cli import cli
 from experiments.errors import UserError
 from experiments.workload.files import TraceFile
-from experiments.workload.rows import encoding_hint
+from experiments.workload.rows import encoding_hint, form_hint
 
 GAP = 2.0
 Hash = int | str
@@ -60,6 +60,9 @@ class Removed(msgspec.Struct, array_like=True, tag="BlockRemoved"):
 
 class Cleared(msgspec.Struct, array_like=True, tag="AllBlocksCleared"):
     """All of them went."""
+
+
+FORM = '[0.5, [["BlockStored", ...]]] or {"ts": 0.5, "events": [{"type": "BlockStored", ...}]}'
 
 
 class Batch(msgspec.Struct, array_like=True):
@@ -134,7 +137,8 @@ def read_log(path: Path) -> Iterator[tuple[float, list[Any]]]:
         try:
             batch = objects.decode(line) if line.lstrip().startswith(b"{") else arrays.decode(line)
         except (ValueError, RecursionError) as error:
-            raise file.problem(number, f"{error}{encoding_hint(line, number)}") from None
+            hint = encoding_hint(line, number) or form_hint(line.lstrip().replace(b"{", b"[", 1), FORM)
+            raise file.problem(number, f"{error}{hint}") from None
         for event in batch.events:
             if isinstance(event, Stored | StoredObject):
                 wanted = len(event.block_hashes) * event.block_size

@@ -35,8 +35,7 @@ def lru_curve(requests: Sequence[Request], block_size: int, largest: float) -> L
     served = [r for r in requests if -(-len(r.tokens) // block_size) <= largest]
     curve = LruCurve(block_size, len(served))
     for request in served:
-        tokens = request.tokens
-        curve.observe(tokens.contents(block_size), len(tokens), request.extra_keys.encode())
+        curve.observe(request.tokens, request.extra_keys.encode())
     return curve
 
 

@@ -12,6 +12,7 @@ from typing import Any
 from omegaconf import DictConfig, OmegaConf
 
 from experiments.errors import UserError
+from experiments.suggest import no_option
 
 CONF = Path(__file__).parents[1] / "conf"
 
@@ -27,7 +28,7 @@ def chosen_names(group: str, asked: Any) -> list[str]:
     wanted = known if asked == "all" else [str(name) for name in ([asked] if isinstance(asked, str) else asked or [])]
     for name in wanted:
         if name not in known:
-            raise UserError(f"there is no {group}={name}: conf/{group} has {', '.join(known)}.")
+            raise UserError(no_option(group, name, known))
     return list(dict.fromkeys(wanted))
 
 

@@ -71,4 +71,5 @@ def _decoded(path: Path, number: int, line: str, kind: type[T]) -> T:
     try:
         return msgspec.json.decode(line, type=kind)
     except msgspec.DecodeError as error:
-        raise UserError(f"{path}, line {number}: {error}") from None
+        form = '{"prompt": "..."}' if kind is PromptRow else '[{"role": "user", "content": "..."}]'
+        raise UserError(f"{path}, line {number}: {error}. A line looks like {form}; mend or remove this one.") from None

@@ -14,6 +14,7 @@ import io
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from math import isfinite
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -122,13 +123,27 @@ def read_record(folder: Path) -> StoredRecord:
 
 
 def parquet(rows: Sequence[Row]) -> bytes:
-    """Rows as the bytes of a parquet file."""
+    """Rows as the bytes of a parquet file; among other numbers inf and NaN stay numbers."""
     import pyarrow
     import pyarrow.parquet
 
+    numbers = _columns_of_floats(rows)
+    cells = [{**plain(row), **{key: float(row[key]) for key in numbers if row.get(key) is not None}} for row in rows]
     buffer = pyarrow.BufferOutputStream()
-    pyarrow.parquet.write_table(pyarrow.Table.from_pylist([plain(row) for row in rows]), buffer)
+    pyarrow.parquet.write_table(pyarrow.Table.from_pylist(cells), buffer)
     return bytes(buffer.getvalue())
+
+
+def _columns_of_floats(rows: Sequence[Row]) -> list[str]:
+    """Columns of numbers of which some are finite and some are not."""
+    found = []
+    for key in dict.fromkeys(key for row in rows for key in row):
+        values = [row[key] for row in rows if row.get(key) is not None]
+        if all(isinstance(value, int | float) and not isinstance(value, bool) for value in values):
+            finite = sum(map(isfinite, values))
+            if 0 < finite < len(values):
+                found.append(key)
+    return found
 
 
 def _frame_parquet(frame: DataFrame) -> bytes:

@@ -29,6 +29,7 @@ from cache.observer import Observer
 from cache.sequence import Sequence
 from experiments.ceiling import InfiniteCache
 from experiments.cli import cli
+from experiments.collector import seldom_collected
 from experiments.errors import UserError
 from experiments.job import Result, run_job
 from experiments.live.open import requests_of, watching
@@ -242,7 +243,7 @@ def replay_job(cfg: DictConfig, log: Callable[[Row], None]) -> Result:
     }
     observer: Observer = instantiate(cfg.ledger)
     title = f"replay {conditions['pool']} pool, {block_size} tokens per block"
-    with watching(cfg, title, lambda: requests_of(workload)) as watcher:
+    with watching(cfg, title, lambda: requests_of(workload)) as watcher, seldom_collected():
         metrics = conditions | replay(workload, manager, log, observer, watcher)
     return with_reasons(Result(metrics, draw=draw_series), observer)
 

@@ -25,6 +25,7 @@ from experiments.errors import UserError
 from experiments.record import StoredRecord
 from experiments.reporting.joined import join, refuse_mixtures
 from experiments.reporting.markdown import markdown
+from experiments.reporting.names import run_name
 from experiments.reporting.page import page
 from experiments.reporting.table import one_row_per_point, short_table, table
 from experiments.show import show_table
@@ -42,7 +43,7 @@ class Report(SweepReport):
 
     def summary(self) -> Row:
         """What one tracked run may say of all: how many, and the best online policy of each pool."""
-        online = self.frame[self.frame.policy != "belady"]
+        online = self.frame[self.frame.base != "belady"]
         best: Any = online.loc[online.groupby("pool_group").token_hit_rate.idxmax()].itertuples()
         return {
             "runs": len(self.frame),
@@ -88,12 +89,12 @@ def write_report(folder: Path, *more: Path, out: Path | None = None, question: s
     """
     from experiments.plots.sweep import draw_sweep
 
-    records, notes = join([folder, *more])
-    if own := _own_report(folder, records):
+    folders = [folder, *more]
+    records, notes = join(folders)
+    if own := _own_report(folders, records):
         return own(out or folder, records, notes)
-    if not all({"token_hit_rate", "pool_tokens"} <= record.metrics.keys() for record in records):
-        raise NothingToCompare(f"{folder} is no sweep of replays: look at the tables and plots of each run.")
-    refuse_mixtures(folder, records)
+    _refuse_other_kinds(folders, records)
+    refuse_mixtures(folders, records)
     frame, observed = table(records)
     report = Report(out or folder, frame, notes + observed)
     report.folder.mkdir(parents=True, exist_ok=True)
@@ -104,13 +105,33 @@ def write_report(folder: Path, *more: Path, out: Path | None = None, question: s
     return report
 
 
-def _own_report(folder: Path, records: Sequence[StoredRecord]) -> Callable[..., SweepReport] | None:
+def _own_report(folders: Sequence[Path], records: Sequence[StoredRecord]) -> Callable[..., SweepReport] | None:
     """What the records' configs name under `report`: module and function `(folder, records, notes) -> SweepReport`."""
-    names = {record.config.get("report") for record in records}
-    if len(names) > 1:
-        raise UserError(f"{folder} holds runs of different experiments. Report on a folder with one.")
-    module, _, function = str(names.pop() or "").rpartition(".")
+    kinds: dict[object, StoredRecord] = {}
+    for record in records:
+        kinds.setdefault(record.config.get("report"), record)
+    if len(kinds) > 1:
+        one, other = (run_name(record, *folders) for record in list(kinds.values())[:2])
+        raise UserError(
+            f"{one} and {other} are runs of different experiments, which no one report can show. Report on folders "
+            "with one kind each."
+        )
+    module, _, function = str(next(iter(kinds)) or "").rpartition(".")
     return getattr(importlib.import_module(module), function) if module else None
+
+
+def _refuse_other_kinds(folders: Sequence[Path], records: Sequence[StoredRecord]) -> None:
+    """Raises NothingToCompare where no run has a hit rate at one pool, UserError where only some have."""
+    others = [record for record in records if not {"token_hit_rate", "pool_tokens"} <= record.metrics.keys()]
+    if len(others) == len(records):
+        names = " and ".join(map(str, folders))
+        raise NothingToCompare(f"{names} is no sweep of replays: look at the tables and plots of each run.")
+    if others:
+        good = next(record for record in records if record not in others)
+        raise UserError(
+            f"{run_name(others[0], *folders)} has no hit rate at one pool size, as {run_name(good, *folders)} has: "
+            "they are runs of different experiments. Report on folders with one kind each."
+        )
 
 
 if __name__ == "__main__":

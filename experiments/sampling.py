@@ -14,6 +14,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Container, Sequence
+from math import inf
 from zlib import crc32
 
 from cache.prefix_tree import PrefixTree
@@ -32,20 +33,16 @@ class Sampling:
         self.requests = requests
         self.block_size = block_size
         tree = PrefixTree(block_size)
-        paths = [(r.tokens.contents(block_size), r.extra_keys.encode()) for r in requests]
-        for contents, root in paths:
-            tree.walk(contents, None, root=root)
-        passed: Counter[int] = Counter()
-        length: dict[int, int] = {}
-        runs = [tree.walk(contents, None, root=root).runs for contents, root in paths]
-        for path in runs:
-            for first, count, _ in path:
-                passed[first] += 1
-                length[first] = count
+        paths = [(r.tokens.segments(block_size), r.extra_keys.encode()) for r in requests]
+        for segments, root in paths:
+            tree.walk(segments, None, root=root)
+        runs = [[node for node, _ in tree.walk(segments, None, root=root).runs] for segments, root in paths]
+        passed = Counter(node.first for path in runs for node in path)
+        length = {node.first: node.length for path in runs for node in path}
         hot = {first for first, times in passed.items() if times >= max(hot_share * len(requests), 2)}
-        self.units = [_unit([first for first, *_ in path], hot) for path in runs]
+        self.units = [_unit([node.first for node in path], hot) for path in runs]
         self.trunk_blocks = sum(length[first] for first in hot)
-        own = [sum(count for first, count, _ in path if first not in hot) for path in runs]
+        own = [sum(node.length for node in path if node.first not in hot) for path in runs]
         self.pinned = self.trunk_blocks + sum(own) / max(len(own), 1)
         self.most_blocks = max((-(-len(r.tokens) // block_size) for r in requests), default=0)
 
@@ -62,7 +59,7 @@ class Sampling:
         """Whether sample and pool are large enough: at least `FEWEST` requests, and room for two of the largest."""
         return (
             len(self.requests) * rate >= FEWEST
-            and num_blocks > self.pinned
+            and self.pinned < num_blocks < inf
             and self.pool(num_blocks, rate) >= 2 * self.most_blocks
         )
 

@@ -5,6 +5,8 @@ Knows nothing of prompts or measurements.
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Sequence
+
 import torch
 from hydra.utils import instantiate
 from omegaconf import DictConfig, OmegaConf
@@ -38,6 +40,17 @@ def load_model(cfg: DictConfig) -> Pretrained:
         )
     model: Pretrained = instantiate(cfg.model.weights)
     return model
+
+
+def check_vocabulary(prompts: Iterable[Sequence[int]], model: Pretrained) -> None:
+    """Raises UserError where a workload's token ids are not the model's."""
+    size = model.config.vocab_size
+    highest = max((max(prompt, default=0) for prompt in prompts), default=0)
+    if highest >= size:
+        raise UserError(
+            f"the workload has token id {highest}, but model {model.name} knows only {size} tokens. Take a model with "
+            f"the workload's tokenizer, or a generated workload with workload.vocab_size={size} (shared_prefix, ...)."
+        )
 
 
 def build_engine(

@@ -24,6 +24,7 @@ from cache.manager import CacheManager
 from cache.observer import Observer
 from experiments.ceiling import InfiniteCache
 from experiments.cli import cli
+from experiments.collector import seldom_collected
 from experiments.errors import UserError
 from experiments.job import Result, run_job
 from experiments.latency import Row, goodput, latencies, request_row
@@ -67,9 +68,10 @@ def simulate(
         scheduler, SimulatedExecutor(cost, clock), clock, arrivals, watched(sampler.watch, scheduler, watcher), jump
     )
     start, rows = perf_counter(), list[Row]()
-    for request in loop.run():
-        rows.append(request_row(request))
-        sampler.finished(request)
+    with seldom_collected():
+        for request in loop.run():
+            rows.append(request_row(request))
+            sampler.finished(request)
     seconds = perf_counter() - start
     sampler.row(clock.now())
     rows.sort(key=lambda row: row["request"])
@@ -123,7 +125,7 @@ def arrivals_of(workload: Workload, rate: float | None = None) -> Iterator[Reque
     """
     scale = 1.0
     if rate is not None:
-        if not 0 < rate < inf:
+        if not isinstance(rate, int | float) or not 0 < rate < inf:
             raise UserError(f"rate={rate} is no rate: give a positive number of requests per second (rate=2.5).")
         times = [request.arrival for request in workload]
         if len(times) < 2 or max(times) == min(times):
@@ -149,6 +151,7 @@ def simulate_job(cfg: DictConfig, log: Callable[[Row], None]) -> Result:
     from experiments.ledger_result import with_reasons
     from experiments.plots.serving import draw_serving
 
+    _check(cfg)
     workload = workload_of(cfg)
     cfg = cfg.copy()
     asked = cfg.num_blocks
@@ -184,6 +187,14 @@ def simulate_job(cfg: DictConfig, log: Callable[[Row], None]) -> Result:
         metrics, rows = simulate(arrivals, scheduler, cost, slo, log, cfg.sample_every, cfg.jump, watcher)
     metrics["ceiling_token_hit_rate"] = ceiling(workload, rows, cfg.block_size)
     return with_reasons(Result(conditions | metrics, {"requests": rows}, partial(draw_serving, rows)), observer)
+
+
+def _check(cfg: DictConfig) -> None:
+    if not 0 < cfg.memory_share <= 1:
+        raise UserError(f"memory_share={cfg.memory_share} must lie in (0, 1]: it is a share of the GPU's memory.")
+    for key, value in {"slo.ttft": cfg.slo.ttft, "slo.tpot": cfg.slo.tpot, "sample_every": cfg.sample_every}.items():
+        if not value >= 0:
+            raise UserError(f"{key}={value} must be 0 seconds or more.")
 
 
 def ceiling(workload: Workload, rows: list[Row], block_size: int) -> float:

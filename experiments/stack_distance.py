@@ -27,12 +27,11 @@ Knows nothing of workloads, plots or other policies.
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Sequence
-
 import numpy as np
 import numpy.typing as npt
 
 from cache.prefix_tree import PrefixTree
+from cache.tokens import TokenIds
 
 EVERY = 2**62
 """A threshold beyond every pool."""
@@ -58,13 +57,14 @@ class LruCurve:
         self._starts: list[int] = []
         self._stops: list[int] = []
 
-    def observe(self, contents: Sequence[Hashable], num_tokens: int, root: Hashable = b"") -> None:
-        """One served request: the contents of its full blocks, all its tokens, its encoded extra keys."""
-        size, now = self.block_size, self._now
+    def observe(self, tokens: TokenIds, root: bytes = b"") -> None:
+        """One served request: its tokens and its encoded extra keys."""
+        size, now, num_tokens = self.block_size, self._now, len(tokens)
         limit, full = (num_tokens - 1) // size, num_tokens // size
-        walk = self._tree.walk(contents, now, root=root)
+        walk = self._tree.walk(tokens.segments(size), now, root=root)
         depth, place, request = 0, 0, -1
-        for _, count, last in walk.runs:
+        for run, last in walk.runs:
+            count = run.length
             if last != request:  # else the run goes on where the one before ended
                 request, place = last, self._total - self._later.up_to(last)
             self._note(place + 1, place + 1 + min(count, limit - depth))
@@ -74,8 +74,8 @@ class LruCurve:
             self._threshold = 0
         else:
             self._threshold = place if walk.num_known == full else EVERY
-        for _, count, last in walk.runs:
-            self._later.add(last, -count)
+        for run, last in walk.runs:
+            self._later.add(last, -run.length)
         self._later.add(now, full)
         self._total += full - walk.num_known
         self._now += 1

@@ -21,6 +21,7 @@ from omegaconf import DictConfig, OmegaConf, open_dict, read_write
 
 from experiments.atomic import json_line
 from experiments.cli import stop, tell
+from experiments.composition import check_overrides, check_sweep
 from experiments.process import claim, exit_with_parent
 from experiments.record import FAILED
 from experiments.report import NothingToCompare, write_report
@@ -50,11 +51,20 @@ class SweepCallback(Callback):
         self.__dict__.update(state)
         exit_with_parent()
 
+    def on_run_start(self, config: DictConfig, **kwargs: Any) -> None:
+        """Of a single run: nothing but a look at its overrides."""
+        try:
+            check_overrides(config)
+        except Exception as error:
+            stop(error)  # Hydra would turn it into a warning and go on
+
     def on_multirun_start(self, config: DictConfig, **kwargs: Any) -> None:
         """Fix the folder before any job is named, then watch it."""
         try:
+            check_overrides(config)
             parser = OverridesParser.create(config_loader=GlobalHydra.instance().config_loader())
             self._plan = SweepPlan(config, parser)
+            check_sweep(self._plan.name, config.hydra.sweeper.get("params") or {}, config)
             _fix_folder(config, self._plan)
             claim(Path(config.hydra.sweep.dir))
             marks = Marks(Path(config.hydra.sweep.dir))
@@ -62,7 +72,7 @@ class SweepCallback(Callback):
             self._progress = ProgressThread(self._plan.name, self._plan.num_jobs, marks)
             self._progress.start()
         except Exception as error:
-            stop(error)  # Hydra would turn it into a warning and go on
+            stop(error)
 
     def on_multirun_end(self, config: DictConfig, **kwargs: Any) -> None:
         """Report, say what failed, print the JSON line; exits with an error where a job or the report failed."""
@@ -134,7 +144,7 @@ def _track(config: DictConfig, plan: SweepPlan, folder: Path, report: SweepRepor
     settings = {"sweep": plan.name, "folder": plan.folder, "jobs": plan.num_jobs}
     with tracker:
         tracker.start(folder, "report", plan.name, settings)
-        tracker.finish(report.summary(), {"report": report.rows()}, report.plots)
+        tracker.finish(report.summary(), report.tables(), report.plots)
 
 
 def _tell_failures(failed: Iterable[Path], lost: int, sweep_folder: Path) -> None:

@@ -62,6 +62,10 @@ class SweepReport(ABC):
         """The whole table, None where there is no value."""
         return rows_of(self.frame)
 
+    def tables(self) -> dict[str, list[Row]]:
+        """What a tracker gets, by name."""
+        return {"report": self.rows()}
+
     @abstractmethod
     def summary(self) -> Row:
         """What one tracked run may say of all runs."""

@@ -27,12 +27,15 @@ def check_tensor(
     name: str, tensor: Tensor, shape: tuple[int | None, ...], dtypes: tuple[torch.dtype, ...], device: torch.device
 ) -> None:
     """`shape`: one size per dimension, None where any will do. Raises ValueError on shape, dtype or device."""
-    fits = tensor.dim() == len(shape) and all(s is None or s == t for s, t in zip(shape, tensor.shape, strict=True))
-    wanted = "[" + ", ".join("any" if s is None else str(s) for s in shape) + "]"
-    require(fits, name, f"must have shape {wanted}, got {list(tensor.shape)}")
-    allowed = ", ".join(str(d).removeprefix("torch.") for d in dtypes)
-    require(tensor.dtype in dtypes, name, f"must be {allowed}, got {str(tensor.dtype).removeprefix('torch.')}")
-    require(tensor.device == device, name, f"is on {tensor.device}, the others are on {device}")
+    # told apart before any message is put together: a launch is on the host's critical path
+    if len(shape) != tensor.dim() or any(s is not None and s != t for s, t in zip(shape, tensor.shape, strict=True)):
+        wanted = ", ".join("any" if s is None else str(s) for s in shape)
+        raise ValueError(f"{name} must have shape [{wanted}], got {list(tensor.shape)}")
+    if tensor.dtype not in dtypes:
+        allowed = ", ".join(str(d).removeprefix("torch.") for d in dtypes)
+        raise ValueError(f"{name} must be {allowed}, got {str(tensor.dtype).removeprefix('torch.')}")
+    if tensor.device != device:
+        raise ValueError(f"{name} is on {tensor.device}, the others are on {device}")
 
 
 def check_unit_stride(name: str, tensor: Tensor) -> None:
@@ -55,8 +58,12 @@ def check_cache(k_cache: Tensor, v_cache: Tensor, device: torch.device) -> None:
     dtypes = (*FLOATS, *QUANTISED)
     check_tensor("k_cache", k_cache, (None, None, None, None), dtypes, device)
     check_tensor("v_cache", v_cache, (*k_cache.shape[:3], None), (k_cache.dtype,), device)
-    check_unit_stride("k_cache", k_cache)
-    check_unit_stride("v_cache", v_cache)
+    for name, cache in (("k_cache", k_cache), ("v_cache", v_cache)):
+        check_unit_stride(name, cache)
+        if 0 in cache.shape[1:]:
+            raise ValueError(
+                f"{name} must have a block size, heads and a head dim of at least 1, got {list(cache.shape)}"
+            )
 
 
 def check_slots(slot_mapping: Tensor, num_slots: int) -> None:

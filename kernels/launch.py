@@ -45,10 +45,10 @@ def interpreted(kernel: Any) -> bool:
 
 
 def refuse_bf16_interpreted(kernel: Any, name: str, tensor: torch.Tensor) -> None:
-    """Raises ValueError for a bf16 matrix product in Triton's interpreter, which gets it wrong without a word."""
+    """Raises ValueError for bf16 arithmetic in Triton's interpreter, which gets it wrong without a word."""
     if tensor.dtype == torch.bfloat16 and interpreted(kernel) and not tensor.is_meta:
         raise ValueError(
-            f"{name} is bfloat16, and tl.dot on bfloat16 is silently wrong in Triton's interpreter: "
+            f"{name} is bfloat16, whose products and roundings are silently wrong in Triton's interpreter: "
             "use float16 or float32 there, or run on a GPU with TRITON_INTERPRET unset"
         )
 

@@ -16,12 +16,16 @@ import torch
 from torch import Tensor
 
 from kernels.attention import cascade, merge, split_kv, varlen
+from kernels.attention.parts import new_parts
+from kernels.attention.prefix_work import PrefixWork
 from kernels.attention.problem import Problem
+from kernels.attention.rows import query_grid
 from kernels.checks import QUANTISED
 from kernels.copy import blocks
 from kernels.launch import Launch
 from kernels.tuning import AttentionConfig, Tuning, section_for
 from kernels.write import rope_scatter, scatter, scatter_quantised
+from kernels.write.tokens import check_write
 
 DTYPES = {
     "fp16": torch.float16,
@@ -123,35 +127,28 @@ def attention_launches(
 ) -> list[Launch]:
     """The launches of `varlen` (one) or `split_kv` (split, then merge). Raises ValueError for another variant."""
     call = problem(shape, **options)
-    out, lse = varlen.outputs(call, return_lse)
+    out, lse = call.new_outputs(return_lse)
     if variant == "varlen":
         return [varlen.plan(call, out, lse, config, invariant)]
     if variant != "split_kv":
         raise ValueError(f"unknown variant {variant!r}: there are varlen and split_kv (and cascade_launch)")
-    parts = split_kv.partials(call, varlen.num_segments(shape.seq_len) if invariant else num_splits)
-    split = split_kv.plan(call, *parts, config, num_splits, invariant)
-    return [split, merge.plan(*parts, call.sinks, out, lse, split.fp_fusion)]
+    parts = new_parts(call, varlen.num_segments(shape.seq_len) if invariant else num_splits)
+    split = split_kv.plan(call, parts, config, num_splits, invariant)
+    return [split, merge.plan(parts, call.sinks, out, lse, split.fp_fusion)]
 
 
 def cascade_launch(shape: Shape, config: AttentionConfig, *, num_splits: int = 8, **options: Any) -> Launch:
     """The prefix pass of `cascade`, for one prefix of `shape.seq_len` tokens shared by the whole batch."""
     call = problem(shape, **options)
-    tile_q = varlen.query_grid(call, config)[0]
+    tile_q = query_grid(call, config)[0]
     tokens = shape.batch * shape.query_len
     tiles = -(-tokens // (tile_q // call.group))
     width = call.block_table.shape[1]
-    work = cascade.PrefixWork(
-        meta(width),
-        meta(tokens),
-        meta(tokens),
-        meta(tiles * num_splits, 6),
-        meta(shape.batch),
-        num_splits,
-        1,
-        tile_q,
-        (),
-    )
-    return cascade.plan_prefix(call, work, 1, *split_kv.partials(call, 1 + num_splits), config)
+    work = PrefixWork(
+        meta(width), meta(tokens), meta(tokens), meta(tiles * num_splits, 6), meta(shape.batch),
+        num_parts=num_splits, max_suffix_len=1, tile_q=tile_q, nodes=(),
+    )  # fmt: skip
+    return cascade.plan_prefix(call, work, new_parts(call, num_splits), config)
 
 
 def write_launch(variant: str, shape: Shape, *, rotary_dim: int | None = None, interleaved: bool = False) -> Launch:
@@ -162,7 +159,7 @@ def write_launch(variant: str, shape: Shape, *, rotary_dim: int | None = None, i
     k_cache, v_cache = pools(shape)
     slots = meta(tokens, dtype=torch.int64)
     quantised = shape.kv in QUANTISED
-    scatter.check_write(k, v, k_cache, v_cache, slots, quantised=quantised, validate=False)
+    check_write(k, v, k_cache, v_cache, slots, quantised=quantised, validate=False)
     if variant == "scatter":
         return scatter.plan(k, v, k_cache, v_cache, slots)
     if variant == "rope_scatter":

@@ -6,7 +6,7 @@ Knows nothing of who goes first.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 
 from cache.manager import CacheManager
 from scheduler.request import Branch
@@ -21,3 +21,9 @@ def blocks_needed(growing: Iterable[Branch], manager: CacheManager) -> int:
         if (owners := manager.num_tail_owners(seq)) > 1:
             tails[seq.block_table[-1], owners] += 1
     return needed + sum(count - (count == owners) for (_, owners), count in tails.items())
+
+
+def are_short(growing: Mapping[Branch, int], manager: CacheManager) -> bool:
+    """Whether fewer blocks are available than these branches need. The most they may need mostly settles it."""
+    available = manager.allocator.num_available
+    return sum(growing.values()) > available and blocks_needed(growing, manager) > available

@@ -114,7 +114,7 @@ class Outcomes:
             self._finish(branch, "length", now)
             return
         running.decoding.expect(branch)
-        running.growing[branch] = None
+        running.growing[branch] = 1
 
     def _append(self, branch: Branch, drawn: Sampled) -> None:
         branch.outputs.append(drawn.token_id)

@@ -38,8 +38,8 @@ class Branch:
     """One continuation of a request: its output tokens, and the sequence that holds their K and V."""
 
     __slots__ = (
-        "computed_before", "drawn", "event", "finish_reason", "index", "joined_at", "joined_with", "logprob", "outputs",
-        "request", "seq", "tops",
+        "computed_before", "drawn", "event", "finish_reason", "foretold", "index", "joined_at", "joined_with",
+        "logprob", "outputs", "request", "seq", "tops",
     )  # fmt: skip
 
     def __init__(self, request: Request, index: int, seq: Sequence | None = None) -> None:
@@ -53,6 +53,8 @@ class Branch:
         self.tops: list[Sampled] = []
         """Per output, where log-probabilities were asked for."""
         self.finish_reason: str | None = None
+        self.foretold: array[int] | None = None
+        """All outputs it will have, where they are known in advance and were asked for."""
         self.computed_before = 0
         """Tokens computed at least once; what is computed below that was lost to a preemption."""
         self.joined_at = self.joined_with = 0
@@ -69,11 +71,11 @@ class Branch:
     @property
     def num_tokens(self) -> int:
         """Prompt and outputs known so far."""
-        return len(self.request.prompt) + len(self.outputs)
+        return self.request.num_prompt + len(self.outputs)
 
     def known(self, start: int, stop: int) -> array[int]:
         """Output tokens by position; `start` lies behind the prompt."""
-        n = len(self.request.prompt)
+        n = self.request.num_prompt
         return self.outputs[start - n : stop - n]
 
 
@@ -96,6 +98,7 @@ class Request:
         """`priority`: higher goes first, where the order policy looks at it."""
         self.index = index
         self.prompt = prompt
+        self.num_prompt = len(prompt)
         self.params = params
         self.arrival = arrival
         self.priority = priority

@@ -13,6 +13,7 @@ from array import array
 from collections.abc import Callable, Sequence
 
 from cache.manager import CacheManager
+from cache.tokens import int32
 from scheduler.decoding import Decoding
 from scheduler.request import Branch, Request
 
@@ -29,7 +30,8 @@ class Running:
         self.foretell = foretell
         self.requests: dict[Request, None] = {}
         self.prefilling: dict[Branch, None] = {}
-        self.growing: dict[Branch, None] = {}
+        self.growing: dict[Branch, int] = {}
+        """Branch → the most blocks it may need for that."""
         self.decoding = Decoding(manager.block_size)
         self.num_branches = 0
 
@@ -50,32 +52,37 @@ class Running:
         seq, known = branch.seq, branch.num_tokens
         self.decoding.join(branch, known, self.most_tokens(branch.request))
         if self.manager.num_tail_owners(seq) != 1:  # full, or shared with a fork
-            self.growing[branch] = None
+            self.growing[branch] = 1
 
     def settle(self, branch: Branch) -> None:
         """Bring the sequence of a decoding branch up to what is computed, and let full blocks be found."""
-        if branch not in self.decoding.members:
+        decoding = self.decoding
+        if branch not in decoding.members:
             return
-        known = self.decoding.num_tokens(branch)
-        missing = known - branch.num_tokens
-        if missing and self.foretell is not None:
-            n = len(branch.outputs)
-            branch.outputs.extend(self.foretell(branch, n, n + missing))
+        known = decoding.num_tokens(branch)
+        if self.foretell is not None:
+            told = branch.foretold
+            if told is None:
+                most = self.most_tokens(branch.request) - branch.request.num_prompt
+                told = branch.foretold = int32(self.foretell(branch, 0, most))
+            branch.outputs.extend(told[len(branch.outputs) : known - branch.request.num_prompt])
         self.settle_to(branch, known - 1)
 
     def settle_to(self, branch: Branch, num_computed: int) -> None:
         """As `settle`, for a branch whose outputs are all known."""
-        seq = branch.seq
-        if seq.num_tokens < num_computed:
-            self.manager.append(seq, branch.known(seq.num_tokens, num_computed))  # within the tail it has
-        self.manager.promote_to_immutable(seq, num_computed)
+        seq, manager = branch.seq, self.manager
+        held = seq.num_tokens
+        if held < num_computed:
+            manager.append_computed(seq, branch.known(held, num_computed))
+        else:
+            manager.promote_to_immutable(seq, num_computed)
 
     def grow(self) -> list[tuple[int, int]]:
         """Slots for all growing branches; the caller has made sure that there are blocks. Returns the block copies."""
-        copies: list[tuple[int, int]] = []
-        for branch in self.growing:
-            seq = branch.seq
-            copies += self.manager.append(seq, branch.known(seq.num_tokens, branch.num_tokens))
+        if not self.growing:
+            return []
+        grown = [(branch.seq, branch.known(branch.seq.num_tokens, branch.num_tokens)) for branch in self.growing]
+        copies = self.manager.append_each(grown)
         self.growing.clear()
         return copies
 
@@ -90,7 +97,8 @@ class Running:
         request.head = None
         for branch in request.live_branches:
             self.fork(trunk, branch)
-            self.growing[branch] = self.prefilling[branch] = None
+            self.growing[branch] = self.manager.num_blocks_for(branch.num_tokens) + 1
+            self.prefilling[branch] = None
         self.manager.free(trunk.seq)
 
     def drop(self, branch: Branch) -> None:

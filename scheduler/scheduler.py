@@ -22,7 +22,7 @@ from cache.manager import CacheManager
 from cache.observer import Observer
 from cache.sequence import Sequence
 from scheduler.checks import Limits
-from scheduler.growth import blocks_needed
+from scheduler.growth import are_short, blocks_needed
 from scheduler.inflight import worth_waiting_for
 from scheduler.order.base import Order
 from scheduler.outcomes import Outcomes
@@ -205,7 +205,7 @@ class Scheduler:
 
     def _make_room(self, step: Step, now: float) -> None:
         running = self.running
-        while running.growing and blocks_needed(running.growing, self.manager) > self.manager.allocator.num_available:
+        while are_short(running.growing, self.manager):
             in_line = sorted(running.requests, key=self.waiting.order.rank)
             if len(in_line) > 1:
                 self._preempt(self.victim.choose(in_line[1:], self.manager), step, now)

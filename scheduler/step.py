@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Literal, NamedTuple
 
 from scheduler.request import Branch, Request
 
@@ -35,8 +35,7 @@ class Chunk:
     """Whether the logits of all its rows are wanted."""
 
 
-@dataclass(frozen=True, slots=True)
-class Work:
+class Work(NamedTuple):
     """What a step costs, in sums."""
 
     num_tokens: int
@@ -95,8 +94,12 @@ class Step:
             logits += count if chunk.scores_prompt else len(chunk.samples) > 0
             context += chunk.stop
             pairs += count * chunk.start + count * (count + 1) // 2
-        copied = sum(len(blocks) for kind, blocks in self.memory if kind == "copy")
-        swapped = sum(len(blocks) for kind, blocks in self.memory if kind != "copy")
+        copied = swapped = 0
+        for kind, blocks in self.memory:
+            if kind == "copy":
+                copied += len(blocks)
+            else:
+                swapped += len(blocks)
         return Work(tokens, logits, n + len(self.chunks), context, pairs, copied, swapped)
 
 

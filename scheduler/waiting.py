@@ -13,7 +13,7 @@ from scheduler.request import Request
 
 
 class Waiting:
-    """A list sorted by the policy's rank. Adding and removing is a binary search and a move of pointers."""
+    """A list sorted by the policy's rank: at its ends adding and removing is one look, elsewhere a binary search."""
 
     def __init__(self, order: Order) -> None:
         self.order = order
@@ -27,11 +27,16 @@ class Waiting:
 
     def add(self, request: Request) -> None:
         """Put it where its rank belongs, which for one that was preempted is in front of those that came later."""
-        insort(self._queue, request, key=self.order.rank)
+        queue, rank = self._queue, self.order.rank
+        if not queue or rank(queue[-1]) < rank(request):
+            queue.append(request)
+        else:
+            insort(queue, request, key=rank)
 
     def remove(self, request: Request) -> None:
         """Take it out. Raises KeyError where it is not here."""
-        place = bisect_left(self._queue, self.order.rank(request), key=self.order.rank)
+        first = bool(self._queue) and self._queue[0] is request
+        place = 0 if first else bisect_left(self._queue, self.order.rank(request), key=self.order.rank)
         if place == len(self._queue) or self._queue[place] is not request:
             raise KeyError(f"request {request.index} is not waiting")
         del self._queue[place]

@@ -127,6 +127,10 @@ class Allocator(ABC):
             blocks += range(first, stop)
         return blocks
 
+    def take_each(self, count: int) -> list[int]:
+        """The blocks that `count` calls of `take(1)` give, in that order."""
+        return [self.take(1)[0] for _ in range(count)]
+
     @abstractmethod
     def find(self, seq: Sequence, limit: int) -> Match:
         """The longest resident prefix of at most `limit` blocks. Changes nothing."""
@@ -186,8 +190,8 @@ class Allocator(ABC):
         """Whether a findable block's ancestors are always findable too."""
         return True
 
-    def last_accesses(self, blocks: Items[int]) -> Iterable[int]:
-        """For blocks just evicted, the index of the last request that touched each, in any order."""
+    def last_touches(self, blocks: Items[int]) -> Iterable[tuple[int, int]]:
+        """Of blocks just evicted, in runs, in any order: (index of the last request that touched them, how many)."""
         return ()
 
     def count_unreachable(self) -> int:

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Hashable, Iterable
 from collections.abc import Sequence as Items
+from itertools import groupby
 from typing import Any
 
 from cache.allocator.base import Match
@@ -193,8 +194,9 @@ class HashChain(CountingAllocator):
     def closed_under_prefix(self) -> bool:
         return self.leaf_only
 
-    def last_accesses(self, blocks: Items[int]) -> Iterable[int]:
-        return map(self._last_access.__getitem__, blocks)
+    def last_touches(self, blocks: Items[int]) -> Iterable[tuple[int, int]]:
+        last_access = self._last_access
+        return ((last, len(list(run))) for last, run in groupby(blocks, key=last_access.__getitem__))
 
     def count_unreachable(self) -> int:
         if self.leaf_only:

@@ -18,9 +18,7 @@ from dataclasses import dataclass
 from cache.allocator.base import Match
 from cache.run import Run
 from cache.sequence import Sequence
-from cache.tokens import TOKEN_BYTES
-
-TOKEN_BITS = 8 * TOKEN_BYTES
+from cache.tokens import TOKEN_BYTES, num_common_words
 
 
 @dataclass(slots=True)
@@ -49,17 +47,10 @@ def find_part(root: Run, seq: Sequence, match: Match, block_size: int) -> Part |
     for run, place in candidates:
         if run.stride == block_size * TOKEN_BYTES:
             content = run.data[place * run.stride : (place + 1) * run.stride]
-            count = num_common_tokens(wanted, content)
+            count = num_common_words(wanted, content)
             if count > (best.num_tokens if best else 0):
                 best = Part(run, place, count)
     return best
-
-
-def num_common_tokens(a: bytes, b: bytes | bytearray) -> int:
-    """Leading tokens that two packed pieces have in common."""
-    length = min(len(a), len(b))
-    differing = int.from_bytes(a[:length], "little") ^ int.from_bytes(b[:length], "little")
-    return ((differing & -differing).bit_length() - 1) // TOKEN_BITS if differing else length // TOKEN_BYTES
 
 
 def _neighbours(run: Run, wanted: bytes) -> list[Run]:

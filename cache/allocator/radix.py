@@ -16,7 +16,6 @@ from __future__ import annotations
 from bisect import bisect_right
 from collections.abc import Hashable, Iterable
 from collections.abc import Sequence as Items
-from itertools import chain, groupby, repeat
 
 from cache.allocator.base import Match
 from cache.allocator.partial import Part, find_part
@@ -52,7 +51,7 @@ class Radix(RunTree):
         self.evictor = evictor
         self.partial_reuse = partial_reuse
         self._held: Part | None = None
-        self._last_accesses: list[repeat[int]] = []
+        self._evicted: list[tuple[int, int]] = []
         self._now = 0
 
     def find(self, seq: Sequence, limit: int) -> Match:
@@ -144,7 +143,10 @@ class Radix(RunTree):
                 if child is None:
                     if duplicates:
                         self._tell_accessed(seq, duplicates)
-                    new += self._insert(seq, node, data[offset : offset + (stop - i) * stride], stride, i, stop)
+                    more = self._insert(seq, node, data[offset : offset + (stop - i) * stride], stride, i, stop)
+                    if new:
+                        node.attach(more[0])
+                    new += more
                     node = new[-1]
                     i = stop
                     break
@@ -163,7 +165,7 @@ class Radix(RunTree):
         if duplicates:
             self._tell_accessed(seq, duplicates)
         seq.num_immutable_blocks = num_full
-        seq.node = self._tell_inserted(seq, new) if new else node
+        seq.node = self._register(seq, new) if new else node
         self.version += 1
         self.observer.promoted(seq, start, num_full)
 
@@ -185,7 +187,7 @@ class Radix(RunTree):
 
     def evict(self, count: int) -> None:
         before = len(self._free)
-        self._last_accesses.clear()
+        self._evicted.clear()
         order = self._policy.victims(count, self._trim)
         chosen = len(self._free) - before
         if chosen != count:
@@ -208,32 +210,11 @@ class Radix(RunTree):
             self._policy = BlockByBlock(self.evictor)
         super().observe(observer)
 
-    def last_accesses(self, blocks: Items[int]) -> Iterable[int]:
-        return chain.from_iterable(self._last_accesses)
+    def last_touches(self, blocks: Items[int]) -> Iterable[tuple[int, int]]:
+        return self._evicted
 
-    def _insert(self, seq: Sequence, node: Run, data: bytes, stride: int, start: int, stop: int) -> list[Run]:
-        """Register blocks `start` to `stop` of the sequence, none of them cached: a run, or one per set of owners."""
-        now, table, more = seq.access.index, seq.block_table, self._more_owners
-        if not more:
-            run = Run(node, data, stride, table[start:stop], start, 1, now)
-            node.attach(run)
-            return [run]
-        runs = []
-        for count, places in groupby(range(start, stop), key=lambda place: more.get(table[place], 0)):
-            first, end = (taken := list(places))[0], taken[-1] + 1
-            part = data[(first - start) * stride : (end - start) * stride]
-            run = Run(node, part, stride, table[first:end], first, 1 + count, now)
-            node.attach(run)
-            node = run
-            runs.append(run)
-            if count:
-                for block in run.blocks:
-                    del more[block]
-                    self._strays[block] = run
-        return runs
-
-    def _tell_inserted(self, seq: Sequence, runs: list[Run]) -> Run:
-        """Tell the policy of new runs along one chain, and return the run they end in."""
+    def _register(self, seq: Sequence, runs: list[Run]) -> Run:
+        """Tell the policy of new runs along one chain, hang them into the tree, and return the run they end in."""
         policy, parent, start = self._policy, runs[0].parent, runs[0].depth
         assert parent is not None
         keys = self._give_keys(seq, parent, runs) if policy.needs_keys else ()
@@ -241,16 +222,17 @@ class Radix(RunTree):
             self._cut(runs, start + cut)
         first, last = runs[0], runs[-1]
         policy.inserted(runs, seq.access, keys)
-        if not (
+        if (
             parent.refs == first.refs == 1  # the sequence alone owns both
+            and parent.children is None
             and parent.last_access == first.last_access
             and parent.stride == first.stride
-            and len(parent.children or ()) == 1
-            and policy.join(parent, first)
+            and policy.join(parent, first)  # asked last: it may join what it keeps of them
         ):
-            return last
-        parent.join(first)
-        return parent if last is first else last
+            parent.join(first)
+            return parent if last is first else last
+        parent.attach(first)
+        return last
 
     def _give_keys(self, seq: Sequence, parent: Run, runs: Items[Run]) -> Items[Hashable]:
         """Chain the keys of new runs on to those of their parent, and return them."""
@@ -263,10 +245,13 @@ class Radix(RunTree):
         return keys
 
     def _cut(self, runs: list[Run], depth: int) -> None:
-        """Make `depth` a border between two of these runs, which lie along one chain."""
+        """Make `depth` a border between two of these runs, which lie along one chain; the first is not attached yet."""
         place = bisect_right(runs, depth, key=lambda run: run.depth) - 1
         if runs[place].depth < depth:
-            runs.insert(place, self._split(runs[place], depth - runs[place].depth))
+            head = self._split(runs[place], depth - runs[place].depth)
+            if not place and head.parent is not None:
+                head.parent.detach(head)
+            runs.insert(place, head)
 
     def _tell_accessed(self, seq: Sequence, runs: list[Run]) -> None:
         self._policy.accessed(runs[:], seq.access)
@@ -309,7 +294,7 @@ class Radix(RunTree):
         self.num_idle -= count
         self.stats.evictions += count
         self.stats.evicted_age += (self._now - run.last_access) * count
-        self._last_accesses.append(repeat(run.last_access, count))
+        self._evicted.append((run.last_access, count))
         if self._strays:
             for block in gone:
                 self._strays.pop(block, None)

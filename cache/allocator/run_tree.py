@@ -9,8 +9,11 @@ Looking at single blocks scans the pool once per state of the cache. Knows nothi
 
 from __future__ import annotations
 
+from itertools import groupby
+
 from cache.allocator.base import Allocator
 from cache.errors import MisuseError
+from cache.evictor.ranked_runs import RankedRuns
 from cache.evictor.runs import RunPolicy
 from cache.run import Run, check_tree, walk
 from cache.sequence import Sequence
@@ -28,6 +31,16 @@ class RunTree(Allocator):
         self._strays: dict[int, Run] = {}
         """Immutable blocks that an owner may hold without having come so far in the tree."""
         self._seen: tuple[tuple[int, int, int], dict[int, int], dict[int, int]] = ((-1, 0, 0), {}, {})
+
+    def take_each(self, count: int) -> list[int]:
+        if not isinstance(self._policy, RankedRuns):  # others may choose otherwise when asked for several at once
+            return super().take_each(count)
+        num_free, num_evicted = len(self._free), max(count - int(min(self.num_free, count)), 0)
+        blocks = self.take(count)
+        if count <= num_free:
+            return blocks[::-1]
+        evicted = num_free + num_evicted  # what was freed last is handed out first, what was never used next
+        return [*blocks[:num_free][::-1], *blocks[evicted:], *blocks[num_free:evicted]]
 
     def share(self, seq: Sequence) -> None:
         self.version += 1
@@ -85,6 +98,29 @@ class RunTree(Allocator):
         if root is None:
             root = self._roots[seq.root] = Run(None, seq.root, 0, [], 0, 0, 0)
         return root
+
+    def _insert(self, seq: Sequence, node: Run, data: bytes, stride: int, start: int, stop: int) -> list[Run]:
+        """Runs for blocks `start` to `stop` of the sequence, none of them cached: one, or one per set of owners.
+
+        The first is not yet attached to `node`: it may become part of it.
+        """
+        now, table, more = seq.access.index, seq.block_table, self._more_owners
+        if not more:
+            return [Run(node, data, stride, table[start:stop], start, 1, now)]
+        runs: list[Run] = []
+        for count, places in groupby(range(start, stop), key=lambda place: more.get(table[place], 0)):
+            first, end = (taken := list(places))[0], taken[-1] + 1
+            part = data[(first - start) * stride : (end - start) * stride]
+            run = Run(node, part, stride, table[first:end], first, 1 + count, now)
+            if runs:
+                node.attach(run)
+            node = run
+            runs.append(run)
+            if count:
+                for block in run.blocks:
+                    del more[block]
+                    self._strays[block] = run
+        return runs
 
     def _drop(self, mutable: list[int]) -> None:
         """One owner fewer for each of these blocks of a sequence's mutable part; freed in this order."""

@@ -6,6 +6,7 @@ Knows nothing of runs or policies.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from math import floor, log10
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,15 +21,23 @@ class Measure:
 
     def value(self, number: float) -> str:
         """A mean as people write it."""
-        return f"{number:.1%}" if self.unit == "%" else f"{number:.3g} {self.unit}"
+        return f"{number:.1%}" if self.unit == "%" else f"{self.short(number)} {self.unit}"
 
     def short(self, number: float) -> str:
         """The same without its unit."""
-        return f"{100 * number:.1f}" if self.unit == "%" else f"{number:.3g}"
+        return f"{100 * number:.1f}" if self.unit == "%" else f"{number:#.3g}".removesuffix(".")
 
-    def difference(self, number: float) -> str:
-        """A difference of two, with its sign and without its unit; that of shares in percentage points."""
-        text = f"{100 * number:+.2f}" if self.unit == "%" else f"{number:+.3g}"
+    def difference(self, number: float, half_width: float | None = None) -> str:
+        """A difference of two, with its sign and without its unit; that of shares in percentage points.
+
+        With half the width of its interval: "+1.96 ± 0.53", both to the second digit of the width.
+        """
+        scale = 100 if self.unit == "%" else 1
+        if half_width is None:
+            text = f"{scale * number:+.2f}" if self.unit == "%" else f"{number:+#.3g}".removesuffix(".")
+        else:
+            places = max(0, 1 - floor(log10(scale * half_width))) if half_width > 0 else 2
+            text = f"{scale * number:+.{places}f} ± {scale * half_width:.{places}f}"
         return text.replace("-", "−")
 
     @property

@@ -12,10 +12,10 @@ from typing import TYPE_CHECKING, Any
 from experiments.html.render import render_page
 from experiments.joint.differences import BETTER, CONFIDENCE
 from experiments.joint.measures import MEASURES
-from experiments.joint.words import change_text, choices, combinations, policy_text, setting_text
+from experiments.joint.words import best_first, change_text, choices, combinations, policy_text, setting_text
 from experiments.record import StoredRecord
 from experiments.reporting.differences import config_differences, machines
-from experiments.reporting.markdown import workload_of
+from experiments.reporting.names import workload_of
 from experiments.sweep_report import rows_of
 
 if TYPE_CHECKING:
@@ -24,8 +24,8 @@ if TYPE_CHECKING:
 FIGURES = {
     "combinations": (
         "All combinations",
-        "Every cell is the mean over seeds. Green is better than the baseline (framed), red worse, and the deeper the "
-        "colour the larger the difference; white cannot be told from the baseline.",
+        "Every cell is the mean over seeds. Green is better than the baseline (framed), orange worse, and the deeper "
+        "the colour the larger the difference; white cannot be told from the baseline.",
     ),
     "choices": (
         "One choice at a time",
@@ -72,7 +72,7 @@ def _question(report: JointReport) -> str:
 def _tiles(report: JointReport) -> list[dict[str, str]]:
     tiles = []
     for measure in MEASURES:
-        best: dict[str, Any] = rows_of(report.frame.sort_values(measure.key, ascending=not measure.more_is_better))[0]
+        best: dict[str, Any] = rows_of(best_first(report.frame, measure))[0]
         told = f"best {measure.title}: {policy_text(best, report.axes)}, {setting_text(best, report.axes)}"
         if best[f"{measure.key}_verdict"] == BETTER:
             told += f" ({change_text(best, measure)} {measure.difference_unit} against the baseline)"

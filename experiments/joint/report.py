@@ -16,7 +16,8 @@ from experiments.joint.results import JointReport
 from experiments.joint.table import table
 from experiments.joint.words import choices, combinations, notes_of
 from experiments.record import StoredRecord
-from experiments.reporting.markdown import as_markdown, workload_of
+from experiments.reporting.markdown import as_markdown
+from experiments.reporting.names import workload_of
 
 
 def write_report(folder: Path, records: Sequence[StoredRecord], notes: Sequence[str]) -> JointReport:

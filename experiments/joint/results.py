@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from experiments.joint.measures import MEASURES
 from experiments.joint.table import Axes
-from experiments.joint.words import MOST_SHOWN, choices, combinations, policy_text, setting_text
+from experiments.joint.words import MOST_SHOWN, best_first, choices, combinations, policy_text, setting_text
 from experiments.show import show_table
 from experiments.sweep_report import Row, SweepReport, rows_of
 
@@ -26,12 +26,16 @@ class JointReport(SweepReport):
     axes: Axes
     effects: DataFrame
 
+    def tables(self) -> dict[str, list[Row]]:
+        """Also what each choice alone is worth."""
+        return {"report": self.rows()} | ({"choices": rows_of(self.effects)} if len(self.effects) else {})
+
     def summary(self) -> Row:
         """What one tracked run may say of all: the best combination of every setting, by every measure."""
         best: Row = {}
         for measure in MEASURES:
             for _, part in self.frame.groupby(self.axes.settings, dropna=False):
-                row = rows_of(part.sort_values(measure.key, ascending=not measure.more_is_better))[0]
+                row = rows_of(best_first(part, measure))[0]
                 best.setdefault(measure.key, {})[setting_text(row, self.axes)] = {
                     "policy": policy_text(row, self.axes),
                     "mean": row[measure.key],

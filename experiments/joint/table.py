@@ -17,8 +17,8 @@ from typing import TYPE_CHECKING
 from experiments.errors import UserError
 from experiments.joint.measures import MEASURES
 from experiments.record import StoredRecord
-from experiments.reporting.differences import config_differences
-from experiments.reporting.joined import run_name
+from experiments.reporting.differences import config_differences, differing_groups, untold, value_of
+from experiments.reporting.names import run_name
 
 if TYPE_CHECKING:
     from pandas import DataFrame
@@ -29,12 +29,14 @@ USUAL = {
     "victim": "last",
     "preemption": "recompute",
     "scheduler": "continuous",
-    "allocator": "hash_chain",
+    "allocator": "radix",
     "hasher": "builtin",
 }
-"""Policy axes, and the choice on each that the others are measured against."""
+"""Policy axes, and the choice on each that the others are measured against; of other groups the first by name."""
 SETTINGS = ("model", "gpu", "rate", "pool", "block_size")
 FROM_CONFIG = ("rate",)
+NO_AXES = ("workload", "ledger")
+"""Groups that are neither: other workloads are refused, and who watches a run does not change it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,22 +64,34 @@ def table(folder: Path, records: Sequence[StoredRecord]) -> tuple[DataFrame, Axe
 
     _refuse_others(folder, records)
     frame = DataFrame([record.metrics | {key: record.config.get(key) for key in FROM_CONFIG} for record in records])
-    axes = _axes(frame)
+    groups = differing_groups(records, without=(*USUAL, *SETTINGS, *NO_AXES))
+    axes = _axes(frame, [*USUAL, *groups], SETTINGS)
     _refuse_other_requests(folder, frame, records)
+    more = _other_settings(frame, axes, records)
+    for key in more:
+        frame[key] = [value_of(record, key) for record in records]
+    axes = _axes(frame, [*USUAL, *groups], [*more, *SETTINGS])
     _refuse_twins(folder, frame, axes, records)
     return frame.sort_values([*axes.points, "seed"], ignore_index=True), axes
 
 
-def _axes(frame: DataFrame) -> Axes:
+def _axes(frame: DataFrame, policies: Sequence[str], settings: Sequence[str]) -> Axes:
     def differ(names: Sequence[str]) -> list[str]:
         return [name for name in names if name in frame and frame[name].nunique(dropna=False) > 1]
 
-    policies = differ(tuple(USUAL)) or ["evictor"]
+    policies = differ(policies) or ["evictor"]
     baseline = {}
     for name in policies:
         choices = sorted(frame[name].unique())
-        baseline[name] = USUAL[name] if USUAL[name] in choices else choices[0]
-    return Axes(policies, differ(SETTINGS) or ["block_size"], baseline)
+        baseline[name] = USUAL[name] if USUAL.get(name) in choices else choices[0]
+    return Axes(policies, differ(settings) or ["block_size"], baseline)
+
+
+def _other_settings(frame: DataFrame, axes: Axes, records: Sequence[StoredRecord]) -> list[str]:
+    """Config keys that every run has and that alone tell some of them apart: `scheduler.max_num_seqs`, `slo.ttft`."""
+    points = list(frame[[*axes.points, "seed"]].itertuples(index=False, name=None))
+    keys = [key for key in untold(records, points) if not key.endswith("_target_")]
+    return [key for key in keys if all(value_of(record, key) is not None for record in records)]
 
 
 def _refuse_others(folder: Path, records: Sequence[StoredRecord]) -> None:
@@ -96,7 +110,7 @@ def _refuse_other_requests(folder: Path, frame: DataFrame, records: Sequence[Sto
         first = met.setdefault(seed, record)
         if first.metrics["workload_fingerprint"] != fingerprint:
             raise UserError(
-                f"{folder} holds runs that met different requests from seed {seed}, which do not compare: "
+                f"the runs met different requests from seed {seed}, and such do not compare: "
                 f"{run_name(first, folder)} and {run_name(record, folder)}. "
                 "Report on a folder with one workload."
             )
@@ -110,6 +124,6 @@ def _refuse_twins(folder: Path, frame: DataFrame, axes: Axes, records: Sequence[
             differing = ", ".join(config_differences([twin, record])[0]) or "nothing"
             raise UserError(
                 f"{run_name(twin, folder)} and {run_name(record, folder)} are one point of the sweep "
-                f"twice: what differs is {differing}, which is none of {', '.join((*USUAL, *SETTINGS))}. Give such a "
-                "variant a yaml and a name of its own, or report on a folder with one of the two."
+                f"twice: what differs is {differing}, which not every run of the sweep has. Give such a variant a "
+                "yaml and a name of its own, or report on a folder with one of the two."
             )

@@ -25,7 +25,7 @@ MOST_SHOWN = 10
 
 def setting_text(row: Row, axes: Axes) -> str:
     """A setting in words: "blocks of 16 tokens, pool 10%"."""
-    return ", ".join(SETTING[name].format(row[name]) for name in reversed(axes.settings))
+    return ", ".join(SETTING.get(name, f"{name} {{}}").format(row[name]) for name in reversed(axes.settings))
 
 
 def policy_text(row: Row, axes: Axes) -> str:
@@ -34,17 +34,21 @@ def policy_text(row: Row, axes: Axes) -> str:
 
 
 def change_text(row: Row, measure: Measure) -> str:
-    """A difference with half the width of its interval; ≈ before one that cannot be told from zero."""
+    """A difference with half the width of its interval, if it has any; ≈ before one that cannot be told from zero."""
     change, high = row[f"{measure.key}_difference"], row[f"{measure.key}_high"]
     verdict = row[f"{measure.key}_verdict"]
     if change is None:
         return "nothing to compare with"
     if verdict == EQUAL:
         return "="
-    told = measure.difference(change)
-    if verdict != ONE_SEED:
-        told += f" ± {measure.difference(high - change).lstrip('+')}"
+    told = measure.difference(change, None if verdict == ONE_SEED or high == change else high - change)
     return f"≈ {told}" if verdict == UNCLEAR else told
+
+
+def best_first(points: DataFrame, first: Measure = MEASURES[0]) -> DataFrame:
+    """Rows in order of one measure; where it says the same, of the others."""
+    order = [first, *(measure for measure in MEASURES if measure is not first)]
+    return points.sort_values([m.key for m in order], ascending=[not m.more_is_better for m in order], kind="stable")
 
 
 def combinations(points: DataFrame, axes: Axes, most: int | None = None) -> tuple[list[str], list[list[str]]]:
@@ -52,7 +56,7 @@ def combinations(points: DataFrame, axes: Axes, most: int | None = None) -> tupl
     columns = [" · ".join(axes.policies), *(f"{m.title} ({m.units})" for m in MEASURES), "seeds"]
     rows: list[list[str]] = []
     for _, part in points.groupby(axes.settings, dropna=False):
-        ordered = rows_of(part.sort_values(MEASURES[0].key, ascending=False))
+        ordered = rows_of(best_first(part))
         rows.append([setting_text(ordered[0], axes)])
         for place, row in enumerate(ordered):
             if most is None or place < most or row["is_baseline"]:
@@ -81,6 +85,11 @@ def notes_of(frame: DataFrame, points: DataFrame, axes: Axes, records: Sequence[
         notes.append("one seed: differences have no interval and may be luck (seed=0,1,2,3 gives four)")
     else:
         notes += _on_intervals(frame, points, axes, seeds)
+    if not frame.goodput.any():
+        notes.append(
+            "no request of any run met both limits (slo.ttft, slo.tpot): goodput tells nothing here; take a lower rate "
+            "(rate=...) or wider limits"
+        )
     if frame.failed.any():
         notes.append(f"{int((frame.failed > 0).sum())} runs could not serve all requests: they count as not good")
     grid = points.seeds.min() < seeds or len(points) < _grid(points, axes)
@@ -96,11 +105,16 @@ def _on_intervals(frame: DataFrame, points: DataFrame, axes: Axes, seeds: int) -
     compared = points[~points.is_baseline]
     verdicts = compared[[f"{m.key}_verdict" for m in MEASURES]].to_numpy().ravel().tolist()
     unclear = verdicts.count(UNCLEAR)
-    chance = round((1 - CONFIDENCE) * len(verdicts))
-    notes = [
-        f"{told}; {unclear} of {len(verdicts)} differences are not distinguishable from none (≈), and of those that "
-        f"are, up to about {chance} may be so by chance alone"
-    ]
+    widths = [compared[f"{m.key}_high"] - compared[f"{m.key}_low"] for m in MEASURES]
+    random = int(sum((width > 0).sum() for width in widths))
+    notes = []
+    if random:
+        chance = round((1 - CONFIDENCE) * random)
+        by_chance = f", and of those that are, up to about {chance} may be so by chance alone" if chance else ""
+        notes.append(
+            f"{told}; {unclear} of {random} differences that vary with the seed are not distinguishable from none (≈)"
+            f"{by_chance}"
+        )
     runs = frame.groupby(axes.points, dropna=False)
     spread = runs[[m.key for m in MEASURES]].nunique().max(axis=1)[runs.size() > 1]
     fixed = int((spread == 1).sum())

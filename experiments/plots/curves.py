@@ -6,6 +6,7 @@ Takes the rows of `experiments.curves`; knows nothing of how they were made.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from math import inf
 from typing import TYPE_CHECKING, Any
 
 from experiments.plots.style import BLACK, label_ends, looks, panels, paper, thousands
@@ -18,7 +19,12 @@ Row = dict[str, Any]
 
 
 def draw_curves(rows: Sequence[Row], line: Sequence[Row]) -> dict[str, Figure]:
-    """One figure, "curves": token hit rate by pool size; whiskers are the errors of sampled points."""
+    """One figure, "curves": token hit rate by pool size; whiskers are the errors of sampled points.
+
+    None where no pool is finite.
+    """
+    if all(row["pool_tokens"] == inf for row in rows):
+        return {}
     with paper():
         figure, (axes,) = panels(1, width=7.0, height=3.8)
         axes.annotate("infinite cache ", (1.03, 0.5), xycoords="axes fraction", fontsize=9, alpha=0)  # room for labels
@@ -30,6 +36,7 @@ def plot_curves(axes: Axes, rows: Sequence[Row], line: Sequence[Row]) -> None:
     """The same on given axes."""
     from matplotlib.ticker import PercentFormatter
 
+    rows = [row for row in rows if row["pool_tokens"] < inf]  # an unbounded pool has no place on the axis
     served = [row for row in rows if not row["refused"]]
     if len({row["pool_tokens"] for row in served}) > 1:
         rows = served  # smaller pools have rates over other requests: the table has them

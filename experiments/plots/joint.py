@@ -7,6 +7,7 @@ baseline has none. Takes the frames of `experiments.joint.differences`; knows no
 from __future__ import annotations
 
 from collections.abc import Sequence
+from textwrap import fill
 from typing import TYPE_CHECKING, Any
 
 from experiments.joint.differences import BETTER, ONE_SEED, UNCLEAR, WORSE
@@ -23,6 +24,9 @@ if TYPE_CHECKING:
 
 COLOURS = {BETTER: GREEN, WORSE: RED}
 MARKERS = "osD^v"
+LEGEND = "mean over seeds; green: better than the baseline (framed), orange: worse, white: not distinguishable from it"
+CHARACTERS_PER_INCH = 13
+"""Of the legend's type."""
 
 
 def draw_joint(points: DataFrame, effects: DataFrame, axes: Axes) -> dict[str, Figure]:
@@ -51,10 +55,7 @@ def _combinations(points: DataFrame, axes: Axes) -> Figure:
             panel.set_title(f"{measure.title}{unit}\n{setting_text(dict(part.iloc[0]), axes)}", fontsize=9)
             panel.set_yticks(range(len(down)), labels[0] if j == 0 else [], fontsize=8.5)
             panel.set_xticks(range(len(across)), [text.replace(" · ", "\n") for text in labels[1]], fontsize=8)
-    figure.supxlabel(
-        "mean over seeds; green: better than the baseline (framed), red: worse, white: not distinguishable from it",
-        fontsize=9,
-    )
+    figure.supxlabel(fill(LEGEND, int(CHARACTERS_PER_INCH * figure.get_figwidth())), fontsize=9)
     return figure
 
 

@@ -56,14 +56,19 @@ FAMILIAR = {
     "belady": Look(GREY, "", "--"),
     "no sharing": Look(BLACK, "x", ":"),
 }
-OTHERS = [Look(color, marker) for marker in "vP<>Xph*" for color in (RED, SKY, BROWN, VIOLET)]
+NEW_COLORS, NEW_MARKERS = (RED, SKY, BROWN, VIOLET), "vP<>Xph*"
 
 
 def looks(policies: Iterable[str]) -> dict[str, Look]:
     """A look for each policy: fixed for familiar ones, by name for new ones; nothing to edit when one is added."""
     names = sorted(set(policies))
     fresh = [name for name in names if name not in FAMILIAR]
-    return {name: FAMILIAR.get(name) or OTHERS[fresh.index(name) % len(OTHERS)] for name in names}
+    colors = [
+        *NEW_COLORS,
+        *(look.color for name, look in FAMILIAR.items() if name not in names and look.color not in (GREY, BLACK)),
+    ]
+    others = [Look(color, marker) for marker in NEW_MARKERS for color in colors]
+    return {name: FAMILIAR.get(name) or others[fresh.index(name) % len(others)] for name in names}
 
 
 def paper() -> AbstractContextManager[None]:

@@ -26,7 +26,7 @@ FAR_BELOW = -1.0
 def draw_sweep(frame: DataFrame) -> dict[str, Figure]:
     """Figures by file name; those whose axis has a single point are left out.
 
-    `frame`: columns policy, block_size, pool_group, pool_tokens (inf allowed), num_blocks, token_hit_rate,
+    `frame`: columns policy, base, setup, block_size, pool_group, pool_tokens (inf allowed), num_blocks, token_hit_rate,
     ceiling_token_hit_rate, gap_closed (NaN where there is no gap); one row per combination.
     """
     figures = {}
@@ -77,12 +77,12 @@ def _height(frame: DataFrame) -> float:
 
 def _contested(frame: DataFrame) -> DataFrame:
     """Rows of policies between the two where there is a gap worth closing."""
-    by = ["block_size", "pool_group"]
-    ends = frame.pivot_table(index=by, columns="policy", values=RATE)
+    by = ["setup", "block_size", "pool_group"]
+    ends = frame.pivot_table(index=by, columns="base", values=RATE)
     if not {"lru", "belady"} <= set(ends.columns):
         return frame.iloc[:0]
     wide = ends.index[ends["belady"] - ends["lru"] >= WORTH_CLOSING]
-    between = frame[frame.gap_closed.notna() & ~frame.policy.isin(["lru", "belady"])]
+    between = frame[frame.gap_closed.notna() & ~frame.base.isin(["lru", "belady"])]
     return between[between.set_index(by).index.isin(wide)]
 
 

@@ -6,11 +6,11 @@ Knows nothing of results.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Hashable, Mapping, Sequence
 from typing import Any
 
 from experiments.record import StoredRecord
-from experiments.reporting.markdown import commit_of
+from experiments.reporting.names import commit_of
 
 SHOWN = 12
 """Different values of one key that are told."""
@@ -33,6 +33,41 @@ def config_differences(records: Sequence[StoredRecord]) -> tuple[dict[str, list[
             rest = sum(count for _, count in ordered[SHOWN:])
             differing[key] = ordered[:SHOWN] + ([(f"and {len(ordered) - SHOWN} more", rest)] if rest else [])
     return differing, common
+
+
+def differing_groups(records: Sequence[StoredRecord], without: Sequence[str] = ()) -> list[str]:
+    """Config groups (order, victim, gpu, ...) of which the runs have several options: a metric names the option."""
+    groups = dict.fromkeys(
+        key
+        for record in records
+        for key, value in record.metrics.items()
+        if isinstance(value, str) and isinstance(record.config.get(key), Mapping)
+    )
+    return [
+        group
+        for group in groups
+        if group not in without and len({str(record.metrics.get(group)) for record in records}) > 1
+    ]
+
+
+def untold(records: Sequence[StoredRecord], told: Sequence[Hashable]) -> list[str]:
+    """Config keys, seeds apart, that differ between runs of which `told` says the same: a mean would hide them."""
+    together: dict[Hashable, list[StoredRecord]] = {}
+    for record, name in zip(records, told, strict=True):
+        together.setdefault(name, []).append(record)
+    keys: dict[str, None] = {}
+    for part in together.values():
+        if len(part) > 1:
+            keys |= dict.fromkeys(config_differences(part)[0])
+    return [key for key in keys if key.rpartition(".")[2] != "seed"]
+
+
+def value_of(record: StoredRecord, key: str) -> Any:
+    """The value at a dotted key of a run's config; None where it has none."""
+    value: Any = record.config
+    for name in key.split("."):
+        value = value.get(name) if isinstance(value, Mapping) else None
+    return value
 
 
 def machines(records: Sequence[StoredRecord]) -> list[dict[str, Any]]:

@@ -12,7 +12,7 @@ from pathlib import Path
 
 from experiments.errors import UserError
 from experiments.record import CONFIG, BrokenRecord, StoredRecord, config_text, read_record
-from experiments.reporting.markdown import workload_of
+from experiments.reporting.names import run_name, workload_of
 
 LISTED = 5
 """Broken records named one by one."""
@@ -63,7 +63,7 @@ def join(folders: Sequence[Path]) -> tuple[list[StoredRecord], list[str]]:
     return records, notes
 
 
-def refuse_mixtures(folder: Path, records: Sequence[StoredRecord]) -> None:
+def refuse_mixtures(folders: Sequence[Path], records: Sequence[StoredRecord]) -> None:
     """Raises UserError unless all records are over the very same requests, and their pools can be set side by side."""
     seen: dict[str, StoredRecord] = {}
     for record in records:
@@ -71,14 +71,14 @@ def refuse_mixtures(folder: Path, records: Sequence[StoredRecord]) -> None:
     if len(seen) > 1:
         first, second = list(seen.values())[:2]
         raise UserError(
-            f"{folder} holds runs over {len(seen)} different workloads, and hit rates over different requests do not "
-            f"compare: {run_name(first, folder)} is over {workload_of(first)}, "
-            f"{run_name(second, folder)} over {workload_of(second)}. Report on a folder with one workload."
+            f"{_told(folders)} runs over {len(seen)} different workloads, and hit rates over different requests do not "
+            f"compare: {run_name(first, *folders)} is over {workload_of(first)}, "
+            f"{run_name(second, *folders)} over {workload_of(second)}. Report on a folder with one workload."
         )
-    _refuse_other_pools(folder, records)
+    _refuse_other_pools(folders, records)
 
 
-def _refuse_other_pools(folder: Path, records: Sequence[StoredRecord]) -> None:
+def _refuse_other_pools(folders: Sequence[Path], records: Sequence[StoredRecord]) -> None:
     asked: dict[tuple[object, object], StoredRecord] = {}
     policies: dict[tuple[object, object], set[object]] = defaultdict(set)
     for record in records:
@@ -86,9 +86,9 @@ def _refuse_other_pools(folder: Path, records: Sequence[StoredRecord]) -> None:
         other = asked.setdefault((metrics.get("block_size"), metrics.get("pool")), record)
         if other.metrics.get("num_blocks") != metrics.get("num_blocks"):
             raise UserError(
-                f"{folder} holds runs whose pool of {metrics.get('pool')} is not the same: "
-                f"{run_name(other, folder)} has {other.metrics.get('num_blocks')} blocks, "
-                f"{run_name(record, folder)} {metrics.get('num_blocks')}, and "
+                f"{_told(folders)} runs whose pool of {metrics.get('pool')} is not the same: "
+                f"{run_name(other, *folders)} has {other.metrics.get('num_blocks')} blocks, "
+                f"{run_name(record, *folders)} {metrics.get('num_blocks')}, and "
                 "hit rates of different pools do not compare. Make them anew with one version, or give num_blocks as a "
                 "count."
             )
@@ -96,12 +96,12 @@ def _refuse_other_pools(folder: Path, records: Sequence[StoredRecord]) -> None:
     if len(set().union(*policies.values())) > 1 and max(map(len, policies.values())) == 1:
         (one, first), (two, second) = list(policies.items())[:2]
         raise UserError(
-            f"{folder} holds no two policies with the same pool: {first.pop()} ran with {one[1]} blocks of {one[0]} "
+            f"{_told(folders)} no two policies with the same pool: {first.pop()} ran with {one[1]} blocks of {one[0]} "
             f"tokens, {second.pop()} with {two[1]} of {two[0]}, and hit rates of different pools do not compare. Run "
             "each policy with each pool (a sweep does)."
         )
 
 
-def run_name(record: StoredRecord, folder: Path) -> Path:
-    """A run as people find it: its folder, from where they asked for the report if it lies there."""
-    return record.folder.relative_to(folder) if record.folder.is_relative_to(folder) else record.folder
+def _told(folders: Sequence[Path]) -> str:
+    names = [str(folder) for folder in folders]
+    return f"{names[0]} holds" if len(names) == 1 else f"{', '.join(names[:-1])} and {names[-1]} together hold"

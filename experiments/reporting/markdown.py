@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from experiments.record import StoredRecord
+from experiments.reporting.names import commit_of, workload_of
 from experiments.reporting.table import INF, short_table
 from experiments.show import readable
 
@@ -73,14 +74,3 @@ def as_markdown(columns: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
 def readable_cell(key: str, value: Any) -> str:
     """A cell of the table as people write it."""
     return readable(key, int(value) if key in ("num_blocks", "pool_tokens") and value < INF else value)
-
-
-def workload_of(record: StoredRecord) -> str:
-    """The workload a run was over, and the beginning of its fingerprint."""
-    return f"{record.metrics.get('workload')} ({str(record.metrics.get('workload_fingerprint'))[:12]})"
-
-
-def commit_of(record: StoredRecord) -> str:
-    """The commit a run was made by."""
-    git = record.environment.get("git")
-    return f"{git['commit'][:10]}{' with changes' if git['dirty'] else ''}" if git else "unknown"

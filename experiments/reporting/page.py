@@ -13,14 +13,17 @@ from experiments.html.render import percent, render_page
 from experiments.plots.style import looks, thousands
 from experiments.record import StoredRecord
 from experiments.reporting.differences import config_differences, machines
-from experiments.reporting.markdown import WANTED, readable_cell, workload_of
-from experiments.reporting.table import INF, one_row_per_point, short_table
+from experiments.reporting.markdown import WANTED, readable_cell
+from experiments.reporting.names import workload_of
+from experiments.reporting.table import ENDS, INF, one_row_per_point, short_table
 
 if TYPE_CHECKING:
     from pandas import DataFrame
 
 CEILING = "infinite cache"
 INK = "currentColor"
+MOST_NAMED = 7
+"""Policies that the question names one by one."""
 
 
 def page(frame: DataFrame, notes: Sequence[str], records: Sequence[StoredRecord], question: str | None = None) -> str:
@@ -55,16 +58,17 @@ def _question(points: DataFrame, first: StoredRecord) -> str:
     sizes = sorted(int(size) for size in points.block_size.unique())
     pools = list(points.sort_values("pool_tokens").pool_group.unique())
     policies = sorted(points.policy.unique())
+    names = ", ".join(policies) if len(policies) <= MOST_NAMED else f"{len(policies)} policies"
     told = f"blocks of {', '.join(map(str, sizes))} tokens and pools of {', '.join(pools)}"
     requests, tokens = first.metrics.get("requests", 0), first.metrics.get("prompt_tokens", 0)
     return (
         f"How much of {requests:,} requests ({thousands(tokens)} prompt tokens) need not be computed again under "
-        f"{', '.join(policies)}, with {told}?"
+        f"{names}, with {told}?"
     )
 
 
 def _tiles(points: DataFrame, first: StoredRecord) -> list[dict[str, str]]:
-    online = points[points.policy != "belady"] if (points.policy != "belady").any() else points
+    online = points[points.base != "belady"] if (points.base != "belady").any() else points
     best: Any = online.sort_values("token_hit_rate").iloc[-1]
     tiles = [
         {
@@ -73,7 +77,7 @@ def _tiles(points: DataFrame, first: StoredRecord) -> list[dict[str, str]]:
         },
         {"value": percent(points.ceiling_token_hit_rate.max()), "text": "an infinite cache would hit"},
     ]
-    closed = online[online.gap_closed.notna() & (online.policy != "lru")]
+    closed = online[online.gap_closed.notna() & (online.base != "lru")]
     if len(closed):
         top = closed.groupby("policy").gap_closed.mean()
         tiles.append(
@@ -123,7 +127,7 @@ def _chart(title: str, x_label: str, places: list[str], part: DataFrame, xs: Any
 def _tip(policy: str, row: Any) -> str:
     lines = [policy, f"{percent(row.token_hit_rate, 2)} of prompt tokens hit"]
     lines.append(f"blocks of {int(row.block_size)}, pool of {thousands(row.pool_tokens)} tokens ({row.pool_group})")
-    if row.gap_closed == row.gap_closed and policy not in ("lru", "belady"):
+    if row.gap_closed == row.gap_closed and row.base not in ENDS:
         lines.append(f"{row.gap_closed:+.0%} of the gap from LRU to Belady")
     return "\n".join(lines)
 

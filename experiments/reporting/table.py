@@ -11,16 +11,24 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from experiments.record import StoredRecord
+from experiments.reporting.differences import differing_groups, untold, value_of
 
 if TYPE_CHECKING:
     from pandas import DataFrame
 
 INF = float("inf")
 WORDS = ("nan", "inf", "-inf")
+NO_SHARING = "no sharing"
+ENDS = ("lru", "belady")
+"""Policies that a gap lies between."""
 
 
 def table(records: Sequence[StoredRecord]) -> tuple[DataFrame, list[str]]:
-    """One row per run: its metrics, `policy`, `pool_group` (what counts as the same pool), `gap_closed`; and notes."""
+    """One row per run: its metrics, `policy`, `pool_group` (what counts as the same pool), `gap_closed`; and notes.
+
+    `policy` tells apart whatever differs between the runs beside block size, pool and seed: `base` is the evictor in
+    it (or "no sharing"), `setup` the rest that LRU and Belady could have as well, so that a gap is one within a setup.
+    """
     from pandas import DataFrame
 
     rows = [{**record.metrics, "run": record.folder.name} for record in records]
@@ -29,18 +37,20 @@ def table(records: Sequence[StoredRecord]) -> tuple[DataFrame, list[str]]:
     )
     for column in ("num_blocks", "pool_tokens"):
         frame[column] = frame[column].astype(float)
-    frame["policy"] = _policies(frame)
     frame["pool_group"] = [_pool_group(row) for row in frame.itertuples()]
+    frame["base"] = [NO_SHARING if row.allocator == "naive" else str(row.evictor) for row in frame.itertuples()]
+    frame["policy"], frame["setup"] = _policies(frame, records)
     frame["gap_closed"] = _gap_closed(frame)
+    notes = _notes(frame, records)
     front = ["policy", "block_size", "pool_group", "token_hit_rate", "ceiling_token_hit_rate", "gap_closed"]
     frame = frame[front + [column for column in frame.columns if column not in front]]
     frame = frame.sort_values(["block_size", "pool_tokens", "token_hit_rate"], ignore_index=True)
-    return frame, _notes(frame, records)
+    return frame, notes
 
 
 def one_row_per_point(frame: DataFrame) -> DataFrame:
     """Means over runs that differ only in their seed."""
-    keys = ["policy", "block_size", "pool_group"]
+    keys = ["policy", "base", "setup", "block_size", "pool_group"]
     values = ["pool_tokens", "num_blocks", "token_hit_rate", "ceiling_token_hit_rate", "gap_closed"]
     return frame.groupby(keys, as_index=False)[values].mean()
 
@@ -69,17 +79,23 @@ def _column(values: list[Any]) -> list[Any]:
     return values
 
 
-def _policies(frame: DataFrame) -> list[str]:
-    """The evictor, and of the allocator and hasher only what differs between runs."""
-    names = []
-    shared = frame[frame.allocator != "naive"]
-    for row in frame.itertuples():
-        if row.allocator == "naive":
-            names.append("no sharing")
-            continue
-        extra = [str(getattr(row, key)) for key in ("allocator", "hasher") if shared[key].nunique() > 1]
-        names.append(" ".join([str(row.evictor), *(f"({name})" for name in extra)]))
-    return names
+def _policies(frame: DataFrame, records: Sequence[StoredRecord]) -> tuple[list[str], list[str]]:
+    """(policy, setup) of every run: the evictor, and of all else only what differs between runs."""
+    points = list(frame[["base", "block_size", "pool_group"]].itertuples(index=False, name=None))
+    sharing = [record for record, (base, *_) in zip(records, points, strict=True) if base != NO_SHARING]
+    groups = differing_groups(sharing, without=("evictor", "workload"))
+    options = [
+        [str(record.metrics.get(group)) for group in groups if point[0] != NO_SHARING or group != "allocator"]
+        for record, point in zip(records, points, strict=True)
+    ]
+    keys = untold(records, [(*point, *chosen) for point, chosen in zip(points, options, strict=True)])
+    names, setups = [], []
+    for record, (base, *_), chosen in zip(records, points, options, strict=True):
+        values = {key: value for key in keys if (value := value_of(record, key)) is not None}
+        told = {key: f"{key.rpartition('.')[2]}={value}" for key, value in values.items()}
+        names.append(" · ".join([base, *chosen, *told.values()]))
+        setups.append(" · ".join([*chosen, *(text for key, text in told.items() if "evictor." not in key)]))
+    return names, setups
 
 
 def _pool_group(row: Any) -> str:
@@ -89,12 +105,12 @@ def _pool_group(row: Any) -> str:
 
 
 def _gap_closed(frame: DataFrame) -> list[float]:
-    means = frame.groupby(["policy", "block_size", "pool_group"]).token_hit_rate.mean().to_dict()
+    place = ["setup", "block_size", "pool_group"]
+    means = frame.groupby(["base", *place]).token_hit_rate.mean().to_dict()
     shares = []
     for row in frame.itertuples():
-        low = means.get(("lru", row.block_size, row.pool_group), float("nan"))
-        high = means.get(("belady", row.block_size, row.pool_group), float("nan"))
-        known = high > low and row.policy != "no sharing"
+        low, high = (means.get((end, *(getattr(row, key) for key in place)), float("nan")) for end in ENDS)
+        known = high > low and row.base != NO_SHARING
         shares.append((row.token_hit_rate - low) / (high - low) if known else float("nan"))
     return shares
 
@@ -104,6 +120,12 @@ def _notes(frame: DataFrame, records: Sequence[StoredRecord]) -> list[str]:
     refused = frame[frame.refused > 0] if "refused" in frame else frame[:0]
     if len(refused):
         notes.append(f"{len(refused)} runs refused requests larger than their pool: rates are of the requests served")
+    runs = frame.groupby(["policy", "block_size", "pool_group"])
+    seeds = int(runs.seed.nunique().max()) if "seed" in frame else 1
+    if seeds > 1:
+        notes.append(f"every rate is the mean over up to {seeds} seeds; the table of every run has them one by one")
+    if "seed" in frame and (again := int(frame.duplicated([*runs.keys, "seed"]).sum())):
+        notes.append(f"{again} runs repeat another one's config: where their results differ, the rate is the mean")
     finite = frame[frame.pool_tokens < INF]
     sizes, spread = finite.block_size.nunique(), finite.groupby("pool_group").block_size.nunique()
     if sizes > 1 and len(spread) and spread.max() == 1:
@@ -119,5 +141,5 @@ def _notes(frame: DataFrame, records: Sequence[StoredRecord]) -> list[str]:
 def _cell(part: DataFrame) -> str:
     if part.empty:
         return ""
-    policy, rate, gap = part.policy.iloc[0], part.token_hit_rate.iloc[0], part.gap_closed.iloc[0]
-    return f"{rate:.1%}" if gap != gap or policy in ("lru", "belady") else f"{rate:.1%} ({gap:+.0%})"
+    base, rate, gap = part.base.iloc[0], part.token_hit_rate.iloc[0], part.gap_closed.iloc[0]
+    return f"{rate:.1%}" if gap != gap or base in ENDS else f"{rate:.1%} ({gap:+.0%})"

@@ -11,60 +11,47 @@ Knows nothing of sessions: every request stands alone.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import dataclass
 
 from cache.tokens import PackedTokens
-from experiments.workload.base import Request, Workload
+from experiments.workload.base import Request
 from experiments.workload.checks import check_at_least
-from experiments.workload.fingerprint import fingerprint
+from experiments.workload.generator import Generator
 from experiments.workload.randomness import random_tokens, stream, zipf
 
 
-class FewShot(Workload):
-    """`num_requests` prompts with `num_shots` different examples out of `bank_size`."""
+@dataclass(eq=False)
+class FewShot(Generator):
+    """`num_requests` prompts with `num_shots` different examples out of `bank_size`.
 
-    def __init__(
-        self,
-        num_requests: int = 1000,
-        bank_size: int = 32,
-        num_shots: int = 5,
-        instruction_tokens: int = 256,
-        example_tokens: int = 192,
-        question_tokens: int = 64,
-        order: str = "fixed",
-        zipf_exponent: float = 1.0,
-        output_tokens: int = 64,
-        request_rate: float = 4.0,
-        vocab_size: int = 49152,
-        limit: int | None = None,
-        time_scale: float = 1.0,
-        seed: int = 0,
-    ) -> None:
-        """`order`: "fixed" or "shuffled"; `zipf_exponent`: 0 makes all examples equally popular.
+    `order`: "fixed" or "shuffled"; `zipf_exponent`: 0 makes all examples equally popular.
+    """
 
-        Raises ValueError for an argument out of range.
-        """
-        super().__init__(limit, time_scale, seed)
-        check_at_least(1, num_requests=num_requests, bank_size=bank_size, vocab_size=vocab_size)
-        check_at_least(0, num_shots=num_shots, instruction_tokens=instruction_tokens)
-        check_at_least(0.0, zipf_exponent=zipf_exponent)
-        check_at_least(1, example_tokens=example_tokens, question_tokens=question_tokens)
-        check_at_least(0, output_tokens=output_tokens)
-        check_at_least(1e-9, request_rate=request_rate)
-        if num_shots > bank_size:
-            raise ValueError(f"workload.num_shots must not exceed workload.bank_size ({bank_size}), got {num_shots}")
-        if order not in ("fixed", "shuffled"):
-            raise ValueError(f"workload.order must be fixed or shuffled, got {order}")
-        self.num_requests = num_requests
-        self.bank_size = bank_size
-        self.num_shots = num_shots
-        self.instruction_tokens = instruction_tokens
-        self.example_tokens = example_tokens
-        self.question_tokens = question_tokens
-        self.order = order
-        self.zipf_exponent = zipf_exponent
-        self.output_tokens = output_tokens
-        self.request_rate = request_rate
-        self.vocab_size = vocab_size
+    num_requests: int = 1000
+    bank_size: int = 32
+    num_shots: int = 5
+    instruction_tokens: int = 256
+    example_tokens: int = 192
+    question_tokens: int = 64
+    order: str = "fixed"
+    zipf_exponent: float = 1.0
+    output_tokens: int = 64
+    request_rate: float = 4.0
+    vocab_size: int = 49152
+
+    def check(self) -> None:
+        check_at_least(1, num_requests=self.num_requests, bank_size=self.bank_size, vocab_size=self.vocab_size)
+        check_at_least(0, num_shots=self.num_shots, instruction_tokens=self.instruction_tokens)
+        check_at_least(0.0, zipf_exponent=self.zipf_exponent)
+        check_at_least(1, example_tokens=self.example_tokens, question_tokens=self.question_tokens)
+        check_at_least(0, output_tokens=self.output_tokens)
+        check_at_least(1e-9, request_rate=self.request_rate)
+        if self.num_shots > self.bank_size:
+            raise ValueError(
+                f"workload.num_shots must not exceed workload.bank_size ({self.bank_size}), got {self.num_shots}"
+            )
+        if self.order not in ("fixed", "shuffled"):
+            raise ValueError(f"workload.order must be fixed or shuffled, got {self.order}")
 
     def requests(self) -> Iterator[Request]:
         popularity = zipf(self.bank_size, self.zipf_exponent)
@@ -86,17 +73,3 @@ class FewShot(Workload):
 
     def expected_requests(self) -> int:
         return self.num_requests
-
-    def fingerprint(self) -> str:
-        return fingerprint(
-            self,
-            num_requests=self.num_requests,
-            bank_size=self.bank_size,
-            num_shots=self.num_shots,
-            instruction_tokens=self.instruction_tokens,
-            example_tokens=self.example_tokens,
-            question_tokens=self.question_tokens,
-            order=self.order,
-            zipf_exponent=self.zipf_exponent,
-            vocab_size=self.vocab_size,
-        )

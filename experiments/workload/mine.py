@@ -33,9 +33,10 @@ from experiments.workload.files import TraceFile
 from experiments.workload.fingerprint import fingerprint
 from experiments.workload.mine_rows import Row, prompt_of
 from experiments.workload.recorded import RecordedWorkload
-from experiments.workload.rows import encoding_hint
+from experiments.workload.rows import encoding_hint, form_hint
 from experiments.workload.tokenised import TextEncoder
 
+FORM = '{"text": "..."}, {"messages": [{"role": "user", "content": "..."}]} or {"token_ids": [1, 2, 3]}'
 PATTERNS = ("*.jsonl", "*.jsonl.gz")
 BATCH = 256
 """Prompts tokenised and remembered together."""
@@ -105,7 +106,8 @@ class Mine(RecordedWorkload):
                     row = decode(line)
                     kind, prompt = prompt_of(row, line)
                 except (ValueError, RecursionError) as error:  # msgspec's errors and Unicode's are ValueErrors
-                    raise file.problem(number, f"{error}{encoding_hint(line, number)}") from None
+                    hint = encoding_hint(line, number) or form_hint(line, FORM)
+                    raise file.problem(number, f"{error}{hint}") from None
                 if not prompt:
                     if not self.skip_empty:
                         hint = "a model needs at least one token (workload.skip_empty=true leaves such lines out)"

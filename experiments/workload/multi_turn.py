@@ -11,52 +11,39 @@ Knows nothing of how long an answer takes: it counts as part of the thinking.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 import numpy as np
 
 from cache.tokens import TOKEN_BYTES, PackedTokens
-from experiments.workload.base import Request, Workload
+from experiments.workload.base import Request
 from experiments.workload.checks import check_at_least
-from experiments.workload.fingerprint import fingerprint
+from experiments.workload.generator import Generator
 from experiments.workload.interleave import interleave
 from experiments.workload.randomness import random_tokens, stream
 
 
-class MultiTurn(Workload):
-    """`num_sessions` conversations of `turns` requests each, in the order of their arrival."""
+@dataclass(eq=False)
+class MultiTurn(Generator):
+    """`num_sessions` conversations of `turns` requests each, in the order of their arrival.
 
-    def __init__(
-        self,
-        num_sessions: int = 100,
-        turns: int = 8,
-        system_tokens: int = 512,
-        user_tokens: int = 128,
-        reply_tokens: int = 256,
-        session_gap: float = 10.0,
-        think_time: float = 30.0,
-        vocab_size: int = 49152,
-        limit: int | None = None,
-        time_scale: float = 1.0,
-        seed: int = 0,
-    ) -> None:
-        """`user_tokens`, `reply_tokens`: means; `session_gap`, `think_time`: mean seconds between starts and turns.
+    `user_tokens`, `reply_tokens`: means; `session_gap`, `think_time`: mean seconds between starts and turns.
+    """
 
-        Raises ValueError for an argument out of range.
-        """
-        super().__init__(limit, time_scale, seed)
-        check_at_least(1, num_sessions=num_sessions, turns=turns, vocab_size=vocab_size)
-        check_at_least(1, user_tokens=user_tokens, reply_tokens=reply_tokens)
-        check_at_least(0, system_tokens=system_tokens)
-        check_at_least(0.0, session_gap=session_gap, think_time=think_time)
-        self.num_sessions = num_sessions
-        self.turns = turns
-        self.system_tokens = system_tokens
-        self.user_tokens = user_tokens
-        self.reply_tokens = reply_tokens
-        self.session_gap = session_gap
-        self.think_time = think_time
-        self.vocab_size = vocab_size
+    num_sessions: int = 100
+    turns: int = 8
+    system_tokens: int = 512
+    user_tokens: int = 128
+    reply_tokens: int = 256
+    session_gap: float = 10.0
+    think_time: float = 30.0
+    vocab_size: int = 49152
+
+    def check(self) -> None:
+        check_at_least(1, num_sessions=self.num_sessions, turns=self.turns, vocab_size=self.vocab_size)
+        check_at_least(1, user_tokens=self.user_tokens, reply_tokens=self.reply_tokens)
+        check_at_least(0, system_tokens=self.system_tokens)
+        check_at_least(0.0, session_gap=self.session_gap, think_time=self.think_time)
 
     def requests(self) -> Iterator[Request]:
         gaps = stream(self.seed, 0).exponential(self.session_gap, size=self.num_sessions)
@@ -83,16 +70,3 @@ class MultiTurn(Workload):
 
     def expected_requests(self) -> int:
         return self.num_sessions * self.turns
-
-    def fingerprint(self) -> str:
-        return fingerprint(
-            self,
-            num_sessions=self.num_sessions,
-            turns=self.turns,
-            system_tokens=self.system_tokens,
-            user_tokens=self.user_tokens,
-            reply_tokens=self.reply_tokens,
-            session_gap=self.session_gap,
-            think_time=self.think_time,
-            vocab_size=self.vocab_size,
-        )

@@ -14,9 +14,7 @@ from cache.tokens import INT32_MAX
 
 
 def stream(seed: int, *name: int) -> np.random.Generator:
-    """The random numbers called `name` under `seed`, from their beginning. Raises ValueError for a negative seed."""
-    if seed < 0:
-        raise ValueError(f"workload.seed must be 0 or more, got {seed}")
+    """The random numbers called `name` under `seed`, from their beginning. No integer may be negative."""
     return np.random.default_rng([seed, *name])
 
 

@@ -31,11 +31,28 @@ def json_lines(file: TraceFile, row_type: type[Row], legend: str = "") -> Iterat
         try:
             yield number, decode(line)
         except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
-            raise file.problem(number, f"{error}{legend}{encoding_hint(line, number)}") from None
+            hint = encoding_hint(line, number) or form_hint(line, _form(row_type))
+            raise file.problem(number, f"{error}{legend}{hint}") from None
+
+
+def form_hint(line: bytes, form: str) -> str:
+    """What was expected instead of a line that does not even begin like it, to follow the decoder's own words."""
+    return "" if line.lstrip()[:1] == form[:1].encode() else f"; a line here looks like {form}"
+
+
+def _form(row_type: type) -> str:
+    """A line of this type, in outline."""
+    if not issubclass(row_type, msgspec.Struct):
+        return "a list"
+    names = [field.encode_name for field in msgspec.structs.fields(row_type)]
+    left, right = "[]" if row_type.__struct_config__.array_like else "{}"
+    return left + ", ".join(f'"{name}": ...' if left == "{" else name for name in names) + right
 
 
 def encoding_hint(line: bytes, number: int) -> str:
     """What to do about a line that is not plain UTF-8, to follow the decoder's own words; "" where that is not it."""
+    if sum(byte < 9 for byte in line[:200]) > 2 and line[:1] not in b"{[" and line.count(0) <= len(line) // 3:
+        return ": the file is binary, no text"
     if line.startswith((b"\xff\xfe", b"\xfe\xff")) or line.count(0) > len(line) // 3:
         return ": the file is UTF-16, not UTF-8 (iconv -f UTF-16 -t UTF-8 FILE > NEW)"
     if number == 1 and line.startswith(b"\xef\xbb\xbf"):

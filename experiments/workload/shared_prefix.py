@@ -9,49 +9,37 @@ Knows nothing of sessions: every request stands alone.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import dataclass
 
 from cache.tokens import PackedTokens
-from experiments.workload.base import Request, Workload
+from experiments.workload.base import Request
 from experiments.workload.checks import check_at_least
-from experiments.workload.fingerprint import fingerprint
+from experiments.workload.generator import Generator
 from experiments.workload.randomness import random_tokens, stream, zipf
 
 
-class SharedPrefix(Workload):
-    """`num_requests` prompts of `prefix_tokens` shared and `suffix_tokens` unique tokens each."""
+@dataclass(eq=False)
+class SharedPrefix(Generator):
+    """`num_requests` prompts of `prefix_tokens` shared and `suffix_tokens` unique tokens each.
 
-    def __init__(
-        self,
-        num_requests: int = 1000,
-        num_prefixes: int = 20,
-        prefix_tokens: int = 1024,
-        suffix_tokens: int = 128,
-        zipf_exponent: float = 1.0,
-        output_tokens: int = 128,
-        request_rate: float = 2.0,
-        vocab_size: int = 49152,
-        limit: int | None = None,
-        time_scale: float = 1.0,
-        seed: int = 0,
-    ) -> None:
-        """`zipf_exponent`: 0 makes all prefixes equally popular; `request_rate`: mean requests per second.
+    `zipf_exponent`: 0 makes all prefixes equally popular; `request_rate`: mean requests per second.
+    """
 
-        Raises ValueError for an argument out of range.
-        """
-        super().__init__(limit, time_scale, seed)
-        check_at_least(1, num_requests=num_requests, num_prefixes=num_prefixes, vocab_size=vocab_size)
-        check_at_least(0, prefix_tokens=prefix_tokens, output_tokens=output_tokens)
-        check_at_least(0.0, zipf_exponent=zipf_exponent)
-        check_at_least(1, suffix_tokens=suffix_tokens)
-        check_at_least(1e-9, request_rate=request_rate)
-        self.num_requests = num_requests
-        self.num_prefixes = num_prefixes
-        self.prefix_tokens = prefix_tokens
-        self.suffix_tokens = suffix_tokens
-        self.zipf_exponent = zipf_exponent
-        self.output_tokens = output_tokens
-        self.request_rate = request_rate
-        self.vocab_size = vocab_size
+    num_requests: int = 1000
+    num_prefixes: int = 20
+    prefix_tokens: int = 1024
+    suffix_tokens: int = 128
+    zipf_exponent: float = 1.0
+    output_tokens: int = 128
+    request_rate: float = 2.0
+    vocab_size: int = 49152
+
+    def check(self) -> None:
+        check_at_least(1, num_requests=self.num_requests, num_prefixes=self.num_prefixes, vocab_size=self.vocab_size)
+        check_at_least(0, prefix_tokens=self.prefix_tokens, output_tokens=self.output_tokens)
+        check_at_least(0.0, zipf_exponent=self.zipf_exponent)
+        check_at_least(1, suffix_tokens=self.suffix_tokens)
+        check_at_least(1e-9, request_rate=self.request_rate)
 
     def requests(self) -> Iterator[Request]:
         prefixes: dict[int, bytes] = {}
@@ -69,14 +57,3 @@ class SharedPrefix(Workload):
 
     def expected_requests(self) -> int:
         return self.num_requests
-
-    def fingerprint(self) -> str:
-        return fingerprint(
-            self,
-            num_requests=self.num_requests,
-            num_prefixes=self.num_prefixes,
-            prefix_tokens=self.prefix_tokens,
-            suffix_tokens=self.suffix_tokens,
-            zipf_exponent=self.zipf_exponent,
-            vocab_size=self.vocab_size,
-        )

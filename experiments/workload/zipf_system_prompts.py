@@ -9,36 +9,20 @@ Knows nothing that `shared_prefix` does not; it fixes the numbers so that figure
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 from experiments.workload.shared_prefix import SharedPrefix
 
 
+@dataclass(eq=False)
 class ZipfSystemPrompts(SharedPrefix):
     """`SharedPrefix` of the sizes that `experiments.bench_cache` is quoted at."""
 
-    def __init__(
-        self,
-        num_requests: int = 20_000,
-        num_prefixes: int = 64,
-        prefix_tokens: int = 2048,
-        suffix_tokens: int = 256,
-        zipf_exponent: float = 1.0,
-        output_tokens: int = 256,
-        request_rate: float = 20.0,
-        vocab_size: int = 49152,
-        limit: int | None = None,
-        time_scale: float = 1.0,
-        seed: int = 0,
-    ) -> None:
-        super().__init__(
-            num_requests,
-            num_prefixes,
-            prefix_tokens,
-            suffix_tokens,
-            zipf_exponent,
-            output_tokens,
-            request_rate,
-            vocab_size,
-            limit,
-            time_scale,
-            seed,
-        )
+    num_requests: int = 20_000
+    num_prefixes: int = 64
+    prefix_tokens: int = 2048
+    suffix_tokens: int = 256
+    zipf_exponent: float = 1.0
+    output_tokens: int = 256
+    request_rate: float = 20.0
+    vocab_size: int = 49152

@@ -58,11 +58,14 @@ class CascadePlan:
 
 
 def check_forest(nodes: Sequence[PrefixNode], block_size: int, num_requests: int) -> None:
-    """Raises ValueError naming `plan` where nodes are no whole blocks, name unknown requests, overlap or leave gaps."""
+    """Raises ValueError naming `plan` where nodes are no whole blocks, name unknown requests, overlap or leave gaps.
+
+    A node of no blocks is refused too: leave it out.
+    """
     ends = dict.fromkeys(range(num_requests), 0)
     for node in sorted(nodes, key=lambda n: n.start):
-        if node.num_tokens != len(node.blocks) * block_size or node.start % block_size:
-            raise ValueError(f"plan: a node holds whole blocks of {block_size}, got {node}")
+        if not node.blocks or node.num_tokens != len(node.blocks) * block_size or node.start % block_size:
+            raise ValueError(f"plan: a node holds one or more whole blocks of {block_size}, got {node}")
         if len(set(node.requests)) != len(node.requests) or not node.requests:
             raise ValueError(f"plan: a node names each of its requests once, got {node.requests}")
         for r in node.requests:

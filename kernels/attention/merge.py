@@ -16,9 +16,11 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
+from kernels.arguments import build
+from kernels.attention.parts import Parts
 from kernels.attention.tile import LOG2E, add_sinks, finish, fold
 from kernels.checks import FLOATS, check_tensor, check_unit_stride, require
-from kernels.launch import FP_FUSION, Launch, cdiv, next_power_of_2
+from kernels.launch import FP_FUSION, Launch, cdiv, next_power_of_2, refuse_bf16_interpreted
 
 TILE_ROWS = 4  # small: at decode there are few rows and the parts are walked one after the other
 
@@ -70,35 +72,31 @@ def merge_kernel(
 
 
 def plan(
-    acc: Tensor,
-    row_max: Tensor,
-    row_sum: Tensor | None,
+    parts: Parts | tuple[Tensor, Tensor, None],
     sinks: Tensor | None,
     out: Tensor,
     lse: Tensor | None,
     fp_fusion: bool = FP_FUSION,
 ) -> Launch:
-    """The launch that folds contiguous `acc [num_parts, num_tokens, num_heads, head_dim_v]` into `out`.
+    """The launch that folds contiguous parts into `out [num_tokens, num_heads, head_dim_v]` and `lse`.
 
-    With `row_sum`, `row_max` is a base-2 maximum and `acc` is not normalised; without, `row_max` is a natural LSE.
+    `parts` is a workspace, or normalised `outs`, their natural-log `lses`, and None for the sums.
     """
+    acc, row_max, row_sum = parts
     num_parts, num_tokens, num_heads, head_dim_v = acc.shape
     num_rows = num_tokens * num_heads
-    args = {
-        "acc_ptr": acc,
-        "max_ptr": row_max,
-        "sum_ptr": row_sum,
-        "sinks_ptr": sinks,
-        "out_ptr": out,
-        "lse_ptr": lse,
-        "num_parts": num_parts,
-        "num_rows": num_rows,
-        "num_heads": num_heads,
-        "HEAD_DIM_V": head_dim_v,
-        "TILE_ROWS": TILE_ROWS,
-        "TILE_DV": next_power_of_2(head_dim_v),
-    }
-    return Launch(merge_kernel, (cdiv(num_rows, TILE_ROWS),), args, num_warps=4, num_stages=2, fp_fusion=fp_fusion)
+    return build(
+        merge_kernel,
+        (cdiv(num_rows, TILE_ROWS),),
+        {"acc_ptr": acc, "max_ptr": row_max, "sum_ptr": row_sum, "sinks_ptr": sinks, "out_ptr": out, "lse_ptr": lse},
+        fp_fusion=fp_fusion,
+        num_parts=num_parts,
+        num_rows=num_rows,
+        num_heads=num_heads,
+        HEAD_DIM_V=head_dim_v,
+        TILE_ROWS=TILE_ROWS,
+        TILE_DV=next_power_of_2(head_dim_v),
+    )
 
 
 def merge(
@@ -111,6 +109,7 @@ def merge(
     of `outs` and, if asked, its LSE. Raises ValueError naming the argument.
     """
     check_tensor("outs", outs, (None, None, None, None), FLOATS, outs.device)
+    refuse_bf16_interpreted(merge_kernel, "outs", outs)
     require(outs.is_contiguous(), "outs", f"must be contiguous, got strides {outs.stride()}")
     check_tensor("lses", lses, tuple(outs.shape[:3]), (torch.float32,), outs.device)
     require(lses.is_contiguous(), "lses", f"must be contiguous, got strides {lses.stride()}")
@@ -119,5 +118,5 @@ def merge(
         check_unit_stride("sinks", sinks)
     out = outs.new_empty(outs.shape[1:])
     lse = lses.new_empty(lses.shape[1:]) if return_lse else None
-    plan(outs, lses, None, sinks, out, lse).run()
+    plan((outs, lses, None), sinks, out, lse).run()
     return out, lse

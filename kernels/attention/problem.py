@@ -1,4 +1,4 @@
-"""One attention call, checked: the arguments every variant shares, and the kernel arguments they become.
+"""One attention call: the arguments every variant shares, their checks, and what kernels are told of them.
 
 The queries of a request are its last tokens: query i of a request with `n` queries and `seq_len` keys sits at
 position seq_len − n + i, and the keys before its first query were cached earlier.
@@ -13,18 +13,38 @@ Knows nothing of tiles, grids or which kernel runs.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypedDict
 
 import torch
 from torch import Tensor
 
+from kernels.arguments import Facts, strided
 from kernels.checks import FLOATS, QUANTISED, check_cache, check_tensor, check_unit_stride, check_vector, require
 from kernels.launch import next_power_of_2, refuse_bf16_interpreted
 
 
+class Scoring(TypedDict, total=False):
+    """How queries score keys: options of every launcher, free where they are left out or None."""
+
+    scale: float | None  # default head_dim_k**-0.5
+    window: int | None  # keys visible per query, itself included
+    softcap: float | None
+    alibi_slopes: Tensor | None  # [num_heads]
+    sinks: Tensor | None  # [num_heads] logits that only grow the denominator
+    k_scale: Tensor | None  # of an fp8 or int8 cache: fp32, [1] or [num_blocks, block_size, num_kv_heads]
+    v_scale: Tensor | None  # as k_scale, same strides
+
+
+class Options(Scoring, total=False):
+    """Options of launchers that walk each request's keys through its block table."""
+
+    causal: bool  # default True
+    kv_starts: Tensor | None  # [num_requests] the first key a request attends to
+
+
 @dataclass(frozen=True, slots=True)
 class Problem:
-    """Shapes, units and meaning of every field: `kernels.attention.varlen.attention`."""
+    """Shapes, units and meaning of the fields: `kernels.attention.varlen.attention`, and `Options`."""
 
     q: Tensor
     k_cache: Tensor
@@ -144,32 +164,29 @@ class Problem:
             f"names a block outside 0..{num_blocks - 1}",
         )
 
-    def kernel_args(self) -> dict[str, Any]:
-        """The arguments every attention kernel takes, by name. None switches a feature off at compile time."""
-        q, k_cache, v_cache, k_scale = self.q, self.k_cache, self.v_cache, self.k_scale
+    def facts(self) -> Facts:
+        """What attention kernels ask for, by name. None switches a feature off at compile time."""
+        q, k_cache, v_cache = self.q, self.k_cache, self.v_cache
         head_dim_k, head_dim_v = q.shape[2], v_cache.shape[3]
         return {
-            "q_ptr": q,
-            "k_ptr": k_cache,
-            "v_ptr": v_cache,
-            "k_scale_ptr": k_scale,
+            **strided("q", q, "token", "head"),
+            **strided("k", k_cache, "block", "slot", "head"),
+            **strided("v", v_cache, "block", "slot", "head"),
+            **strided("scale", self.k_scale if self.scale_per_token else None, "block", "slot", "head"),
+            **strided("block_table", self.block_table, "request"),
+            "k_scale_ptr": self.k_scale,
             "v_scale_ptr": self.v_scale,
             "alibi_ptr": self.alibi_slopes,
+            "sinks_ptr": self.sinks,
+            "query_start_loc_ptr": self.query_start_loc,
+            "seq_lens_ptr": self.seq_lens,
+            "kv_starts_ptr": self.kv_starts,
+            "num_requests": self.num_requests,
             "num_blocks": k_cache.shape[0],
             "scale": float(head_dim_k**-0.5 if self.scale is None else self.scale),
             "softcap": None if self.softcap is None else float(self.softcap),
             "window": self.window,
-            "stride_q_token": q.stride(0),
-            "stride_q_head": q.stride(1),
-            "stride_k_block": k_cache.stride(0),
-            "stride_k_slot": k_cache.stride(1),
-            "stride_k_head": k_cache.stride(2),
-            "stride_v_block": v_cache.stride(0),
-            "stride_v_slot": v_cache.stride(1),
-            "stride_v_head": v_cache.stride(2),
-            "stride_scale_block": k_scale.stride(0) if k_scale is not None and self.scale_per_token else 0,
-            "stride_scale_slot": k_scale.stride(1) if k_scale is not None and self.scale_per_token else 0,
-            "stride_scale_head": k_scale.stride(2) if k_scale is not None and self.scale_per_token else 0,
+            "CAUSAL": self.causal,
             "SCALE_PER_TOKEN": self.scale_per_token,
             "GROUP": self.group,
             "HEAD_DIM_K": head_dim_k,
@@ -179,14 +196,8 @@ class Problem:
             "TILE_DV": max(16, next_power_of_2(head_dim_v)),
         }
 
-    def request_args(self) -> dict[str, Any]:
-        """The arguments of kernels that walk requests through their block tables."""
-        return {
-            "block_table_ptr": self.block_table,
-            "query_start_loc_ptr": self.query_start_loc,
-            "seq_lens_ptr": self.seq_lens,
-            "kv_starts_ptr": self.kv_starts,
-            "num_requests": self.num_requests,
-            "stride_table_request": self.block_table.stride(0),
-            "CAUSAL": self.causal,
-        }
+    def new_outputs(self, return_lse: bool) -> tuple[Tensor, Tensor | None]:
+        """Uninitialised out `[num_tokens, num_heads, head_dim_v]` and, if asked for, lse `[num_tokens, num_heads]`."""
+        num_tokens, num_heads = self.q.shape[:2]
+        out = self.q.new_empty(num_tokens, num_heads, self.v_cache.shape[3])
+        return out, self.q.new_empty(num_tokens, num_heads, dtype=torch.float32) if return_lse else None

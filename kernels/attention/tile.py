@@ -13,6 +13,8 @@ Knows nothing of requests: callers say which rows, which keys, and which row of 
 # Triton reads the signatures of kernels itself and gives its decorator no types, so mypy is told to expect neither.
 # mypy: allow-untyped-defs, allow-incomplete-defs, allow-untyped-decorators
 
+from typing import NamedTuple
+
 import triton
 import triton.language as tl
 
@@ -20,33 +22,45 @@ LOG2E = tl.constexpr(1.4426950408889634)
 LN2 = tl.constexpr(0.6931471805599453)
 
 
-@triton.jit
-def locate(
-    query_start_loc_ptr,  # [num_requests + 1]
-    num_requests,
-    tile,
-    TOKENS: tl.constexpr,  # query tokens per tile
-    ONE_QUERY: tl.constexpr,  # every request has exactly one query token
-):
-    """The request of a query tile, and the tile's first token within that request.
+class Keys(NamedTuple):
+    """K and V of one KV head, as `attend` walks them: pointers at that head, strides in elements."""
 
-    Request r owns tiles [start_r // TOKENS + r, start_{r+1} // TOKENS + r + 1): at least as many as it needs, known
-    without reading any length on the host. A tile too many finds its first token past the end and has no work.
-    """
-    if ONE_QUERY:
-        request = tile
-        first = tile * 0
-    else:
-        request = tile * 0
-        past = request + num_requests
-        while past - request > 1:
-            middle = (request + past) // 2
-            begins = tl.load(query_start_loc_ptr + middle).to(tl.int32) // TOKENS + middle
-            request = tl.where(begins <= tile, middle, request)
-            past = tl.where(begins <= tile, past, middle)
-        begins = tl.load(query_start_loc_ptr + request).to(tl.int32) // TOKENS + request
-        first = (tile - begins) * TOKENS
-    return request, first
+    k_ptr: tl.tensor  # [num_blocks, KV_BLOCK, HEAD_DIM_K]
+    v_ptr: tl.tensor  # [num_blocks, KV_BLOCK, HEAD_DIM_V]
+    k_scale_ptr: tl.tensor | None  # None, [1], or [num_blocks, KV_BLOCK]
+    v_scale_ptr: tl.tensor | None
+    num_blocks: tl.tensor
+    stride_k_block: tl.tensor
+    stride_k_slot: tl.tensor
+    stride_v_block: tl.tensor
+    stride_v_slot: tl.tensor
+    stride_scale_block: tl.tensor
+    stride_scale_slot: tl.tensor
+
+
+@triton.jit
+def keys_of_head(
+    kv_head,
+    k_ptr,  # [num_blocks, KV_BLOCK, num_kv_heads, HEAD_DIM_K]
+    v_ptr,  # [num_blocks, KV_BLOCK, num_kv_heads, HEAD_DIM_V]
+    k_scale_ptr,  # None, [1], or [num_blocks, KV_BLOCK, num_kv_heads]
+    v_scale_ptr,  # as k_scale_ptr
+    num_blocks,
+    stride_k_block, stride_k_slot, stride_k_head,
+    stride_v_block, stride_v_slot, stride_v_head,
+    stride_scale_block, stride_scale_slot, stride_scale_head,
+    SCALE_PER_TOKEN: tl.constexpr,
+):  # fmt: skip
+    """The pool seen from one KV head."""
+    k_ptr += kv_head.to(tl.int64) * stride_k_head
+    v_ptr += kv_head.to(tl.int64) * stride_v_head
+    if SCALE_PER_TOKEN:
+        k_scale_ptr += kv_head.to(tl.int64) * stride_scale_head
+        v_scale_ptr += kv_head.to(tl.int64) * stride_scale_head
+    return Keys(
+        k_ptr, v_ptr, k_scale_ptr, v_scale_ptr, num_blocks,
+        stride_k_block, stride_k_slot, stride_v_block, stride_v_slot, stride_scale_block, stride_scale_slot,
+    )  # fmt: skip
 
 
 @triton.jit
@@ -100,20 +114,10 @@ def attend(
     kv_lo,  # keys at kv_lo <= position < kv_hi are visited
     kv_hi,
     table_ptr,  # block id of the tokens at positions i * KV_BLOCK and on: table_ptr[i]
-    k_ptr,  # [num_blocks, KV_BLOCK, *, HEAD_DIM_K], at this KV head
-    v_ptr,  # [num_blocks, KV_BLOCK, *, HEAD_DIM_V], at this KV head
-    k_scale_ptr,  # None, [1], or [num_blocks, KV_BLOCK, *] at this KV head
-    v_scale_ptr,
-    num_blocks,
+    keys,  # Keys
     scale,
     softcap,  # None: off
     window,  # None: off; otherwise a query sees itself and the window - 1 keys before it
-    stride_k_block,
-    stride_k_slot,
-    stride_v_block,
-    stride_v_slot,
-    stride_scale_block,
-    stride_scale_slot,
     CAUSAL: tl.constexpr,
     SCALE_PER_TOKEN: tl.constexpr,
     HEAD_DIM_K: tl.constexpr,
@@ -135,8 +139,8 @@ def attend(
     row_max = tl.full([TILE_Q], float("-inf"), tl.float32)
     row_sum = tl.zeros([TILE_Q], tl.float32)
     acc = tl.zeros([TILE_Q, TILE_DV], tl.float32)
-    if k_scale_ptr is not None and not SCALE_PER_TOKEN:
-        scale = scale * tl.load(k_scale_ptr)
+    if keys.k_scale_ptr is not None and not SCALE_PER_TOKEN:
+        scale = scale * tl.load(keys.k_scale_ptr)
 
     first = kv_lo // TILE_KV * TILE_KV
     for start in tl.range(first, tl.where(kv_hi > kv_lo, kv_hi, first), TILE_KV):  # no turn over an empty range
@@ -147,31 +151,31 @@ def attend(
         else:
             # unsigned: a signed division rounds towards zero, which costs instructions in every row
             block = tl.load(table_ptr + kv_pos.to(tl.uint32) // KV_BLOCK, mask=mask_kv, other=-1)
-        mask_kv = mask_kv & inside(block, num_blocks)
+        mask_kv = mask_kv & inside(block, keys.num_blocks)
         # int64 before any stride: a pool passes 2^31 elements easily
         block = block.to(tl.int64)
         slot = (kv_pos.to(tl.uint32) % KV_BLOCK).to(tl.int64)
 
         # [TILE_KV, TILE_DK]
-        k_ptrs = k_ptr + (block * stride_k_block + slot * stride_k_slot)[:, None] + offs_dk[None, :]
+        k_ptrs = keys.k_ptr + (block * keys.stride_k_block + slot * keys.stride_k_slot)[:, None] + offs_dk[None, :]
         k = tl.load(k_ptrs, mask=mask_kv[:, None] & (offs_dk < HEAD_DIM_K)[None, :], other=0.0)
         # [TILE_KV, TILE_DV]
-        offs_v = block * stride_v_block + slot * stride_v_slot
-        if v_ptr.dtype.element_ty.primitive_bitwidth == 8:
+        offs_v = block * keys.stride_v_block + slot * keys.stride_v_slot
+        if keys.v_ptr.dtype.element_ty.primitive_bitwidth == 8:
             # loaded sideways and turned: the compiler would otherwise load 8 of these one-byte elements at a time
-            v_ptrs = v_ptr + offs_v[None, :] + offs_dv[:, None]
+            v_ptrs = keys.v_ptr + offs_v[None, :] + offs_dv[:, None]
             v = tl.trans(tl.load(v_ptrs, mask=mask_kv[None, :] & (offs_dv < HEAD_DIM_V)[:, None], other=0.0))
         else:
-            v_ptrs = v_ptr + offs_v[:, None] + offs_dv[None, :]
+            v_ptrs = keys.v_ptr + offs_v[:, None] + offs_dv[None, :]
             v = tl.load(v_ptrs, mask=mask_kv[:, None] & (offs_dv < HEAD_DIM_V)[None, :], other=0.0)
 
         # [TILE_Q, TILE_KV]
         s = tl.dot(q, tl.trans(k.to(q.dtype)), input_precision="ieee")
         if SCALE_PER_TOKEN:
-            offs_scale = block * stride_scale_block + slot * stride_scale_slot
-            s = s * tl.load(k_scale_ptr + offs_scale, mask=mask_kv, other=0.0)[None, :]
+            offs_scale = block * keys.stride_scale_block + slot * keys.stride_scale_slot
+            s = s * tl.load(keys.k_scale_ptr + offs_scale, mask=mask_kv, other=0.0)[None, :]
             # V takes its scales before the product: scaled probabilities would underflow in fp16
-            v = v.to(tl.float32) * tl.load(v_scale_ptr + offs_scale, mask=mask_kv, other=0.0)[:, None]
+            v = v.to(tl.float32) * tl.load(keys.v_scale_ptr + offs_scale, mask=mask_kv, other=0.0)[:, None]
         if softcap is not None:
             s = capped(s * scale, softcap) * LOG2E
         else:
@@ -193,37 +197,6 @@ def attend(
         row_max = new_max
         acc = tl.dot(p.to(q.dtype), v.to(q.dtype), acc * shrink[:, None], input_precision="ieee")
 
-    if v_scale_ptr is not None and not SCALE_PER_TOKEN:
-        acc = acc * tl.load(v_scale_ptr)
+    if keys.v_scale_ptr is not None and not SCALE_PER_TOKEN:
+        acc = acc * tl.load(keys.v_scale_ptr)
     return acc, row_max, row_sum
-
-
-@triton.jit
-def load_queries(
-    q_ptr,  # [num_tokens, num_heads, HEAD_DIM_K]
-    token,  # [TILE_Q]
-    head,  # [TILE_Q]
-    mask_row,  # [TILE_Q]
-    stride_q_token,
-    stride_q_head,
-    HEAD_DIM_K: tl.constexpr,
-    TILE_DK: tl.constexpr,
-):
-    """The query vectors of a tile's rows, zeros where a row or dimension is padding."""
-    offs_dk = tl.arange(0, TILE_DK)
-    offs_row = token.to(tl.int64) * stride_q_token + head.to(tl.int64) * stride_q_head
-    # [TILE_Q, TILE_DK]
-    mask = mask_row[:, None] & (offs_dk < HEAD_DIM_K)[None, :]
-    return tl.load(q_ptr + offs_row[:, None] + offs_dk[None, :], mask=mask, other=0.0)
-
-
-@triton.jit
-def key_range(first_pos, last_pos, kv_start, seq_len, window, CAUSAL: tl.constexpr):
-    """Keys that any query at positions first_pos..last_pos may see: [kv_lo, kv_hi)."""
-    kv_lo = kv_start
-    kv_hi = seq_len
-    if CAUSAL:
-        kv_hi = tl.minimum(seq_len, last_pos + 1)
-    if window is not None:
-        kv_lo = tl.maximum(kv_start, first_pos - window + 1)
-    return kv_lo, kv_hi

@@ -22,6 +22,7 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
+from kernels.arguments import build, strided
 from kernels.checks import check_tensor, check_vector, require
 from kernels.launch import Launch, cdiv
 
@@ -51,10 +52,11 @@ class PoolTable:
 def pool_table(pools: Sequence[Tensor]) -> PoolTable:
     """Describe `pools`, each `[num_blocks, ...]` with dense blocks, all on one device and with as many blocks.
 
-    Raises ValueError where a block has gaps, or its address, stride or size is not a multiple of 16 bytes.
+    Raises ValueError where blocks have gaps or overlap, or an address, stride or size is no multiple of 16 bytes.
     """
     require(bool(pools), "pools", "must not be empty")
     device, num_blocks = pools[0].device, pools[0].shape[0]
+    require(num_blocks > 0, "pools", "must have at least one block")
     strides, sizes = [], []
     for i, pool in enumerate(pools):
         require(pool.device == device, "pools", f"[{i}] is on {pool.device}, the first on {device}")
@@ -64,6 +66,8 @@ def pool_table(pools: Sequence[Tensor]) -> PoolTable:
         require(
             extent == count, "pools", f"[{i}] must have dense blocks, got shape {list(pool.shape)}, {pool.stride()}"
         )
+        apart = num_blocks == 1 or pool.stride(0) >= count
+        require(apart, "pools", f"[{i}] has blocks that overlap: {count} elements every {pool.stride(0)}")
         stride, size = pool.stride(0) * pool.element_size(), count * pool.element_size()
         aligned = pool.data_ptr() % 16 == stride % 16 == size % 16 == 0
         require(aligned, "pools", f"[{i}] must have blocks aligned to 16 bytes, got {size} bytes every {stride}")
@@ -124,20 +128,20 @@ def plan(table: PoolTable, src_ids: Tensor | None, dst_ids: Tensor | None, buffe
     """The launch that moves blocks; None for ids means rows of `buffer`. The checks have passed."""
     ids = src_ids if src_ids is not None else dst_ids
     assert ids is not None
-    args = {
-        "src_ids_ptr": src_ids,
-        "dst_ids_ptr": dst_ids,
-        "buffer_ptr": None if buffer is None else buffer.view(torch.int32),
-        "addresses_ptr": table.addresses,
-        "block_strides_ptr": table.block_strides,
-        "block_words_ptr": table.block_words,
-        "buffer_offsets_ptr": table.buffer_offsets,
-        "num_blocks": table.num_blocks,
-        "stride_buffer_row": 0 if buffer is None else buffer.stride(0) // WORD,
-        "TILE_WORDS": TILE_WORDS,
-    }
-    grid = (ids.shape[0], len(table.pools), cdiv(table.max_words, TILE_WORDS))
-    return Launch(move_kernel, grid, args, num_warps=4, num_stages=1)
+    return build(
+        move_kernel,
+        (ids.shape[0], len(table.pools), cdiv(table.max_words, TILE_WORDS)),
+        strided("buffer", None if buffer is None else buffer.view(torch.int32), "row"),
+        num_stages=1,
+        src_ids_ptr=src_ids,
+        dst_ids_ptr=dst_ids,
+        addresses_ptr=table.addresses,
+        block_strides_ptr=table.block_strides,
+        block_words_ptr=table.block_words,
+        buffer_offsets_ptr=table.buffer_offsets,
+        num_blocks=table.num_blocks,
+        TILE_WORDS=TILE_WORDS,
+    )
 
 
 def copy_blocks(table: PoolTable, src_ids: Tensor, dst_ids: Tensor, *, validate: bool = False) -> None:

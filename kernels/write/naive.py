@@ -4,7 +4,8 @@
 
 Rotary embedding (Su et al. 2021) turns pairs (x1, x2) of the first `rotary_dim` dimensions by the angle of the
 token's position, x1' = x1·cos − x2·sin, x2' = x2·cos + x1·sin. The pairs are (i, i + rotary_dim/2), or (2i, 2i+1)
-with `interleaved`. Quantising divides by a scale, saturates, and rounds to nearest, ties to even.
+with `interleaved`. Quantising divides by a scale, saturates, and rounds to nearest, ties to even;
+a row with NaN or an infinity, given a scale of its own, reads back as nothing finite.
 
 The only oracle of the write kernels. Knows nothing of tiles or of who chose the slots.
 """
@@ -56,6 +57,10 @@ def rope_scatter(
     return rotate(q, cos, sin, positions, interleaved)
 
 
+TINY = 2.0**-100
+"""A row no larger in magnitude is stored as zeros with a scale of 1: a scale of its own would underflow."""
+
+
 def largest(dtype: torch.dtype) -> float:
     """The largest value a quantised dtype holds."""
     return 127.0 if dtype == torch.int8 else torch.finfo(dtype).max
@@ -81,6 +86,6 @@ def scatter_quantised(
                 cache[at] = quantise(x, scales, cache.dtype)
                 continue
             peak = x.float().abs().amax(-1)
-            scale = torch.where(peak > 0, peak / largest(cache.dtype), 1.0)
+            scale = torch.where(peak <= TINY, 1.0, peak / largest(cache.dtype))
             scales[at] = scale
             cache[at] = quantise(x, scale[:, None], cache.dtype)

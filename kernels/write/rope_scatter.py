@@ -16,9 +16,10 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
+from kernels.arguments import build, strided
 from kernels.checks import check_tensor, check_unit_stride, check_vector, require
-from kernels.launch import Launch, cdiv, next_power_of_2
-from kernels.write.scatter import TILE_TOKENS, check_write, split_slot, write_args
+from kernels.launch import Launch, cdiv, next_power_of_2, refuse_bf16_interpreted
+from kernels.write.tokens import TILE_TOKENS, check_write, split_slot, write_facts
 
 
 @triton.jit
@@ -149,25 +150,22 @@ def plan(
 ) -> Launch:
     """The launch that rotates `q` into `q_out` and writes K and V. The checks have passed."""
     half, rest = cos.shape[1], k.shape[2] - 2 * cos.shape[1]
-    args = write_args(k, v, k_cache, v_cache, slot_mapping)
-    args |= {
-        "q_ptr": q,
-        "q_out_ptr": q_out,
-        "cos_ptr": cos,
-        "sin_ptr": sin,
-        "positions_ptr": positions,
-        "num_heads": q.shape[1],
-        "stride_q_token": q.stride(0),
-        "stride_q_head": q.stride(1),
-        "stride_q_out_token": q_out.stride(0),
-        "stride_q_out_head": q_out.stride(1),
-        "INTERLEAVED": interleaved,
-        "HALF": half,
-        "TILE_HALF": next_power_of_2(half),
-        "TILE_REST": next_power_of_2(rest) if rest else 0,
-    }
-    grid = (cdiv(k.shape[0], TILE_TOKENS), q.shape[1] + k.shape[1])
-    return Launch(rope_scatter_kernel, grid, args, num_warps=4, num_stages=1)
+    return build(
+        rope_scatter_kernel,
+        (cdiv(k.shape[0], TILE_TOKENS), q.shape[1] + k.shape[1]),
+        write_facts(k, v, k_cache, v_cache, slot_mapping)
+        | strided("q", q, "token", "head")
+        | strided("q_out", q_out, "token", "head"),
+        num_stages=1,
+        cos_ptr=cos,
+        sin_ptr=sin,
+        positions_ptr=positions,
+        num_heads=q.shape[1],
+        INTERLEAVED=interleaved,
+        HALF=half,
+        TILE_HALF=next_power_of_2(half),
+        TILE_REST=next_power_of_2(rest) if rest else 0,
+    )
 
 
 def rope_scatter(
@@ -194,6 +192,7 @@ def rope_scatter(
     check_write(k, v, k_cache, v_cache, slot_mapping, quantised=False, validate=validate)
     check_tensor("q", q, (k.shape[0], None, k.shape[2]), (k.dtype,), k.device)
     check_unit_stride("q", q)
+    refuse_bf16_interpreted(rope_scatter_kernel, "q", q)
     check_tensor("cos", cos, (None, None), (torch.float32, q.dtype), q.device)
     check_tensor("sin", sin, tuple(cos.shape), (cos.dtype,), q.device)
     require(cos.is_contiguous(), "cos", "must be contiguous")

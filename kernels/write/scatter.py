@@ -8,25 +8,13 @@ Knows nothing of positions or requests: a slot is all a token has here.
 
 from __future__ import annotations
 
-from typing import Any
-
 import triton
 import triton.language as tl
 from torch import Tensor
 
-from kernels.checks import FLOATS, check_cache, check_slots, check_tensor, check_unit_stride, check_vector, require
-from kernels.launch import Launch, cdiv, next_power_of_2
-
-TILE_TOKENS = 16
-
-
-@triton.jit
-def split_slot(slot_mapping_ptr, offs_token, num_tokens, num_blocks, KV_BLOCK: tl.constexpr):
-    """Block and offset of each token's slot (int64), and which tokens have one inside the pool."""
-    slot = tl.load(slot_mapping_ptr + offs_token, mask=offs_token < num_tokens, other=-1).to(tl.int64)
-    mask = (slot >= 0) & (slot // KV_BLOCK < num_blocks)
-    slot = tl.where(mask, slot, 0)
-    return slot // KV_BLOCK, slot % KV_BLOCK, mask
+from kernels.arguments import build
+from kernels.launch import Launch, cdiv
+from kernels.write.tokens import TILE_TOKENS, check_write, split_slot, write_facts
 
 
 @triton.jit
@@ -74,59 +62,10 @@ def scatter_kernel(
     tl.store(v_cache_ptr + offs_v[:, None] + offs_dv[None, :], v, mask=mask_v)
 
 
-def write_args(k: Tensor, v: Tensor, k_cache: Tensor, v_cache: Tensor, slot_mapping: Tensor) -> dict[str, Any]:
-    """The arguments every write kernel takes, by name."""
-    return {
-        "k_ptr": k,
-        "v_ptr": v,
-        "k_cache_ptr": k_cache,
-        "v_cache_ptr": v_cache,
-        "slot_mapping_ptr": slot_mapping,
-        "num_tokens": slot_mapping.shape[0],
-        "num_blocks": k_cache.shape[0],
-        "stride_k_token": k.stride(0),
-        "stride_k_head": k.stride(1),
-        "stride_v_token": v.stride(0),
-        "stride_v_head": v.stride(1),
-        "stride_k_cache_block": k_cache.stride(0),
-        "stride_k_cache_slot": k_cache.stride(1),
-        "stride_k_cache_head": k_cache.stride(2),
-        "stride_v_cache_block": v_cache.stride(0),
-        "stride_v_cache_slot": v_cache.stride(1),
-        "stride_v_cache_head": v_cache.stride(2),
-        "HEAD_DIM_K": k.shape[2],
-        "HEAD_DIM_V": v.shape[2],
-        "KV_BLOCK": k_cache.shape[1],
-        "TILE_TOKENS": TILE_TOKENS,
-        "TILE_DV": next_power_of_2(v.shape[2]),
-    }
-
-
-def check_write(
-    k: Tensor, v: Tensor, k_cache: Tensor, v_cache: Tensor, slot_mapping: Tensor, *, quantised: bool, validate: bool
-) -> None:
-    """Raises ValueError naming the argument. `validate` also reads the slots (and synchronises)."""
-    check_tensor("k", k, (None, None, None), FLOATS, k.device)
-    check_tensor("v", v, (*k.shape[:2], None), (k.dtype,), k.device)
-    check_unit_stride("k", k)
-    check_unit_stride("v", v)
-    check_cache(k_cache, v_cache, k.device)
-    for name, x, cache in (("k_cache", k, k_cache), ("v_cache", v, v_cache)):
-        require(cache.shape[2:] == x.shape[1:], name, f"must hold heads and dims {list(x.shape[1:])}")
-        require(
-            quantised or cache.dtype == x.dtype,
-            name,
-            f"is {cache.dtype}, the new tokens are {x.dtype}: see scatter_quantised",
-        )
-    check_vector("slot_mapping", slot_mapping, k.shape[0], k.device)
-    if validate:
-        check_slots(slot_mapping, k_cache.shape[0] * k_cache.shape[1])
-
-
 def plan(k: Tensor, v: Tensor, k_cache: Tensor, v_cache: Tensor, slot_mapping: Tensor) -> Launch:
     """The launch that writes `k` and `v`. `check_write` has passed."""
-    args = write_args(k, v, k_cache, v_cache, slot_mapping) | {"TILE_DK": next_power_of_2(k.shape[2])}
-    return Launch(scatter_kernel, (cdiv(k.shape[0], TILE_TOKENS), k.shape[1]), args, num_warps=4, num_stages=1)
+    grid = (cdiv(k.shape[0], TILE_TOKENS), k.shape[1])
+    return build(scatter_kernel, grid, write_facts(k, v, k_cache, v_cache, slot_mapping), num_stages=1)
 
 
 def scatter(

@@ -3,6 +3,9 @@
     per tensor       one scale for the pool, given; stored = saturate(x / scale)
     per token-head   scale = max|x| / largest value of the dtype, computed here and stored beside the slot
 
+What is not finite stays visible: NaN is stored as NaN, and with scales per token and head a row that holds NaN or an
+infinity gets a scale that is not finite either, so none of it reads back as a number, from int8 neither.
+
 Knows nothing of calibration: a per-tensor scale comes from the caller.
 """
 
@@ -16,9 +19,19 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
+from kernels.arguments import build, strided
 from kernels.checks import QUANTISED, check_tensor, require
-from kernels.launch import Launch, cdiv, next_power_of_2
-from kernels.write.scatter import TILE_TOKENS, check_write, split_slot, write_args
+from kernels.launch import Launch, cdiv
+from kernels.write.tokens import TILE_TOKENS, check_write, split_slot, write_facts
+
+TINY = tl.constexpr(2.0**-100)  # a row no larger is stored as zeros: its own scale would underflow
+
+
+@triton.jit
+def magnitude(x):
+    """max |x| of each row, NaN where it holds one: as integers, magnitudes order as floats do, and NaN tops all."""
+    bits = tl.max(x.to(tl.int32, bitcast=True) & 0x7FFFFFFF, 1)
+    return bits.to(tl.float32, bitcast=True)
 
 
 @triton.jit
@@ -33,6 +46,7 @@ def snap(x, MANTISSA: tl.constexpr, MIN_EXPONENT: tl.constexpr):
 
     The cast that follows is then exact. A GPU's cast rounds the same way by itself; Triton's interpreter loses the
     carry of a mantissa that rounds up to 2 (1.97 becomes 1), and these few operations hide behind the loads anyway.
+    What rounds to zero loses its sign.
     """
     exponent = ((x.to(tl.int32, bitcast=True) >> 23) & 255) - 127
     exponent = tl.maximum(exponent, MIN_EXPONENT) - MANTISSA
@@ -58,13 +72,14 @@ def quantise_rows(
     mask = mask_token[:, None] & (offs_d < HEAD_DIM)[None, :]
     x = tl.load(src_ptr[:, None] + offs_d[None, :], mask=mask, other=0.0).to(tl.float32)
     if SCALE_PER_TOKEN:
-        peak = tl.max(tl.abs(x), 1)
-        scale = tl.where(peak > 0.0, peak / LARGEST, 1.0)
+        peak = magnitude(x)
+        scale = tl.where(peak <= TINY, 1.0, peak / LARGEST)
         tl.store(scale_ptr, scale, mask=mask_token)
         y = x / scale[:, None]
     else:
         y = x / tl.load(scale_ptr)
-    y = tl.minimum(tl.maximum(y, -LARGEST), LARGEST)
+    y = tl.maximum(y, -LARGEST, propagate_nan=tl.PropagateNan.ALL)
+    y = tl.minimum(y, LARGEST, propagate_nan=tl.PropagateNan.ALL)
     dtype: tl.constexpr = dst_ptr.dtype.element_ty
     if dtype == tl.int8:
         y = rint(y)
@@ -134,21 +149,17 @@ def plan(
 ) -> Launch:
     """The launch that quantises and writes. The checks have passed."""
     per_token = k_scale.dim() == 3
-    strides = k_scale.stride() if per_token else (0, 0, 0)
-    largest = 127.0 if k_cache.dtype == torch.int8 else torch.finfo(k_cache.dtype).max
-    args = write_args(k, v, k_cache, v_cache, slot_mapping)
-    args |= {
-        "k_scale_ptr": k_scale,
-        "v_scale_ptr": v_scale,
-        "stride_scale_block": strides[0],
-        "stride_scale_slot": strides[1],
-        "stride_scale_head": strides[2],
-        "LARGEST": largest,
-        "SCALE_PER_TOKEN": per_token,
-        "TILE_DK": next_power_of_2(k.shape[2]),
-    }
-    grid = (cdiv(k.shape[0], TILE_TOKENS), k.shape[1])
-    return Launch(scatter_quantised_kernel, grid, args, num_warps=4, num_stages=1)
+    return build(
+        scatter_quantised_kernel,
+        (cdiv(k.shape[0], TILE_TOKENS), k.shape[1]),
+        write_facts(k, v, k_cache, v_cache, slot_mapping)
+        | strided("scale", k_scale if per_token else None, "block", "slot", "head"),
+        num_stages=1,
+        k_scale_ptr=k_scale,
+        v_scale_ptr=v_scale,
+        LARGEST=127.0 if k_cache.dtype == torch.int8 else torch.finfo(k_cache.dtype).max,
+        SCALE_PER_TOKEN=per_token,
+    )
 
 
 def scatter_quantised(

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from support.conf import ONLINE_EVICTORS, SHARING, build, sharing_allocator
 from support.explain import History, findable
 from support.hashers import WeakHash
+from support.ledgers import KEYS, PROMPTS, rows_of
 from support.replays import drawn_prompts
 
 from cache.access import Access
@@ -19,7 +20,6 @@ from cache.allocator.base import Allocator
 from cache.allocator.hash_chain import HashChain
 from cache.allocator.naive import Naive
 from cache.errors import CacheInUse
-from cache.extra_keys import NO_EXTRA_KEYS, ExtraKeys
 from cache.hashing.builtin import BuiltinHash
 from cache.ledger import Ledger
 from cache.manager import CacheManager
@@ -27,13 +27,6 @@ from cache.reasons import REASONS
 from cache.sequence import Sequence
 from cache.tokens import PackedTokens
 
-KEYS = [NO_EXTRA_KEYS, ExtraKeys(tenant="a"), ExtraKeys(lora="a"), ExtraKeys(lora="a", lora_version="2", caller="x")]
-PROMPTS = st.builds(
-    lambda base, length, tail: base[:length] + tail,
-    st.sampled_from([[0] * 14, [0, 1] * 7, [0, 0, 0, 1] * 4]),
-    st.integers(1, 14),
-    st.lists(st.integers(0, 1), max_size=3),
-)
 STEPS = st.lists(
     st.one_of(
         st.tuples(PROMPTS, st.sampled_from(KEYS), st.integers(0, 7)),
@@ -42,29 +35,6 @@ STEPS = st.lists(
     min_size=4,
     max_size=40,
 )
-
-
-def rows_of(ledger: Ledger) -> list[dict[str, Any]]:
-    rows, none = ledger.rows, lambda value: None if value != value or value == -1 else value
-    assert rows is not None
-
-    def note(i: int) -> dict[str, Any]:
-        told = rows.notes[rows.note[i]] if rows.note[i] >= 0 else {}
-        return {key: told.get(key) for key in ("shared_tokens", "differs")}
-
-    return [
-        {
-            "request": rows.request[i],
-            "depth": rows.depth[i],
-            "reason": REASONS[rows.reason[i]],
-            "age": none(rows.age[i]),
-            "age_seconds": none(rows.age_seconds[i]),
-            "evicted_ago": none(rows.evicted_ago[i]),
-            "evicted_seconds_ago": none(rows.evicted_seconds_ago[i]),
-            **note(i),
-        }
-        for i in range(len(rows))
-    ]
 
 
 @pytest.mark.parametrize("hasher", ["builtin", "colliding"])

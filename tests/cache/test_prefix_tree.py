@@ -35,21 +35,21 @@ def check(prompts: list[TokenIds], size: int) -> None:
         tokens = prompt.tolist()
         prefixes = [tuple(tokens[:end]) for end in range(size, len(tokens) + 1, size)]
         longest = max((common(tokens, other) for other in seen), default=0)
-        walk = tree.walk(prompt.contents(size), index, prompt.tail(size))
+        walk = tree.walk(prompt.segments(size), index, prompt.tail(size))
         known = sum(prefix in last for prefix in prefixes)
         assert walk.num_known == known
         assert walk.num_known * size + walk.num_shared == longest
-        spelled = [(first + i, stamp) for first, count, stamp in walk.runs for i in range(count)]
+        spelled = [(node.first + i, stamp) for node, stamp in walk.runs for i in range(node.length)]
         assert spelled == [(numbers[prefix], last[prefix]) for prefix in prefixes[:known]]
-        numbers.update((prefix, walk.first_new + i) for i, prefix in enumerate(prefixes[known:]))
+        numbers.update({prefix: len(numbers) + i for i, prefix in enumerate(prefixes[known:])})
         last.update(dict.fromkeys(prefixes, index))
         seen.append(tokens)
     assert tree.num_prefixes == len(last)
     assert sorted(numbers.values()) == list(range(len(last)))
     laid_out = {}
-    for node, _, depth in tree.nodes():
-        for i in range(len(node.contents)):
-            laid_out[node.first + i] = (depth + i + 1, node.stamp)
+    for node in tree.nodes():
+        for i in range(node.length):
+            laid_out[node.first + i] = (node.depth + i + 1, node.stamp)
     assert laid_out == {numbers[prefix]: (len(prefix) // size, last[prefix]) for prefix in last}
 
 
@@ -74,8 +74,8 @@ def test_prompts_of_a_block_trace_are_told_apart_as_their_tokens_are(
 def test_a_longer_prompt_shares_the_partly_filled_last_block_of_a_shorter_one(size: int, unit: int) -> None:
     tree = PrefixTree(size)
     short, long = TraceTokens([7, 8, 9], 2 * unit + 1, unit), TraceTokens([7, 8, 9, 5], 3 * unit + 2, unit)
-    tree.walk(short.contents(size), 0, short.tail(size))
-    walk = tree.walk(long.contents(size), 1, long.tail(size))
+    tree.walk(short.segments(size), 0, short.tail(size))
+    walk = tree.walk(long.segments(size), 1, long.tail(size))
     assert walk.num_known * size + walk.num_shared == 2 * unit + 1
 
 
@@ -84,5 +84,5 @@ def test_packed_tokens_and_trace_ids_may_meet_at_one_branch() -> None:
     for index, prompt in enumerate(
         [PackedTokens.of(range(6)), TraceTokens([1, 2], 6, 4), PackedTokens.of([0, 1, 9, 9])]
     ):
-        walk = tree.walk(prompt.contents(4), index, prompt.tail(4))
+        walk = tree.walk(prompt.segments(4), index, prompt.tail(4))
     assert (walk.num_known, walk.num_shared) == (0, 2)

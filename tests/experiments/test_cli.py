@@ -50,11 +50,11 @@ def test_a_bug_shows_its_traceback(lab: Path) -> None:
     assert "KeyError: 'a bug'" in err
 
 
-def test_an_unknown_override_is_refused_with_hydras_words(lab: Path) -> None:
+def test_an_unknown_override_is_refused_with_the_settings_there_are(lab: Path) -> None:
     code, out, err = toy_lab.run(lab, "nonsense=1")
     assert code == 2
     assert out == ""
-    assert err.startswith("error: Could not override 'nonsense'")
+    assert err.startswith("error: there is no setting nonsense. The settings are record, allocator")
     assert "Traceback" not in err
 
 

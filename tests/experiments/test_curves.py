@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
+import io
 import os
+from math import inf
 from pathlib import Path
 from typing import Any
 
+import pandas
 import pytest
 from omegaconf import OmegaConf
 from support import toy_lab
 from support.conf import composed
 
-from experiments.curves import Curves, Plan, curves_job
+from experiments.curves import Curves, Plan, curves_job, notes_of
 from experiments.errors import UserError
 from experiments.options import with_options
+from experiments.record import parquet
 from experiments.sampling import Sampling
 from experiments.workload.base import Workload
 from experiments.workload.coding_agent import CodingAgent
@@ -59,28 +63,47 @@ def test_the_lru_line_passes_through_the_points() -> None:
     assert line[-1]["block_hit_rate"] == point["ceiling_block_hit_rate"]
 
 
+SIZES = [1000.0, 1400, 2000, 2800, 4000, 5600]
+
+
 def chat() -> Curves:
     return curves(MultiTurn(1000, turns=5, system_tokens=64, user_tokens=64, reply_tokens=64, session_gap=2), 16)
 
 
-def test_a_sampled_curve_lies_within_its_stated_error_of_a_replay() -> None:
-    made, sizes = chat(), [1000.0, 1500, 2500]
-    rows = made.sampled("random", sizes, Sampling(made.requests, 16), Plan(tolerance=0.02))
-    assert [row["how"] for row in rows] == ["sampled"] * 3
-    for row, direct, lru in zip(rows, made.whole("random", sizes), made.lru(sizes), strict=True):
-        assert 0 < row["error"] < 0.03
-        assert abs(row["block_hit_rate"] - direct["block_hit_rate"]) <= 1.5 * row["error"]
-        assert abs(lru["block_hit_rate"] - direct["block_hit_rate"]) > 0.01, "else LRU alone would be as good a guess"
+@pytest.mark.parametrize("policy", ["hazard", "lfu"])
+def test_a_sampled_curve_lies_within_its_stated_error_of_a_replay_also_where_a_policy_learns(policy: str) -> None:
+    made = chat()
+    rows = made.sampled(policy, SIZES, Sampling(made.requests, 16), Plan(tolerance=1.0))
+    assert [row["how"] for row in rows] == ["replay", "sampled", "replay", "replay", "sampled", "replay"]
+    for row, direct in zip(rows, made.whole(policy, SIZES), strict=True):
+        assert abs(row["block_hit_rate"] - direct["block_hit_rate"]) <= row["error"]
+        assert row["error"] == row["bias_error"] + row["spread_error"]
+    assert max(abs(row["bias"]) for row in rows) > 0.01, "samples alone were off"
 
 
 def test_a_policy_that_samples_mislead_about_is_replayed_whole() -> None:
-    made, sizes = chat(), [1000.0, 1500]
+    made = chat()
     sampling = Sampling(made.requests, 16)
-    blind = made.sampled("lfu", sizes, sampling, Plan(checks=0))
-    assert [row["how"] for row in blind] == ["sampled"] * 2
-    rows = made.sampled("lfu", sizes, sampling, Plan())
-    assert rows == made.whole("lfu", sizes)
-    assert abs(blind[0]["block_hit_rate"] - rows[0]["block_hit_rate"]) > 0.02
+    blind = made.sampled("lfu", SIZES, sampling, Plan(checks=0))
+    assert [row["how"] for row in blind] == ["sampled"] * len(SIZES)
+    rows = made.sampled("lfu", SIZES, sampling, Plan(tolerance=0.002))
+    assert rows == made.whole("lfu", SIZES)
+    assert any(abs(a["block_hit_rate"] - b["block_hit_rate"]) > a["error"] for a, b in zip(blind, rows, strict=True))
+    assert notes_of(rows) == []
+    assert notes_of(blind) == ["lfu: sample.checks=0, so the error tells of the spread alone, not of the samples' bias"]
+
+
+def test_what_is_little_work_is_replayed_whole() -> None:
+    made = chat()
+    sampling, sizes = Sampling(made.requests, 16), SIZES[-1:]
+    (whole,) = made.sampled("fifo", sizes, sampling, Plan(checks=0, above=made.full_blocks))
+    (part,) = made.sampled("fifo", sizes, sampling, Plan(checks=0, above=made.full_blocks - 1))
+    assert (whole["how"], part["how"]) == ("replay", "sampled")
+
+
+def test_an_unbounded_pool_is_never_sampled() -> None:
+    made = chat()
+    assert made.sampled("fifo", [inf], Sampling(made.requests, 16), Plan()) == made.whole("fifo", [inf])
 
 
 def test_samples_do_not_overlap_and_keep_branches_whole() -> None:
@@ -116,8 +139,9 @@ def test_no_policy_passes_the_optimum_or_the_ceiling() -> None:
         ("sample.rate=2", r"sample\.rate=2 must lie in"),
         ("sample.tolerance=-1", r"sample\.tolerance=-1 must be"),
         ("sample.checks=0.5", r"sample\.checks=0.5 must be"),
+        ("sample.above=-1", r"sample\.above=-1 must be"),
         ("sample.count=0", r"sample\.count=0 must be"),
-        ("policies=[nope]", "there is no evictor=nope: conf/evictor has"),
+        ("policies=[nope]", r"there is no evictor=nope\. The choices are"),
         ("num_blocks=[1]", "the smallest request, which needs"),
         ("workload.limit=0", "has no requests"),
         ("block_size=0", "block_size=0 is no block size"),
@@ -127,6 +151,19 @@ def test_what_cannot_be_drawn_is_explained(override: str, words: str) -> None:
     cfg = composed("workload=multi_turn", "workload.num_sessions=5", override, config_name="curves")
     with pytest.raises(UserError, match=words):
         curves_job(cfg, lambda row: None)
+
+
+def test_an_unbounded_pool_has_a_row_and_no_place_in_the_figure() -> None:
+    small = ("workload=multi_turn", "workload.num_sessions=5", "policies=[fifo]")
+    for pools, figures in (("[40%,inf]", ["curves"]), ("inf", [])):
+        result = curves_job(composed(*small, f"num_blocks={pools}", config_name="curves"), lambda row: None)
+        rows: Any = result.tables["curves"]
+        assert rows[-1]["num_blocks"] == inf
+        assert rows[-1]["block_hit_rate"] == rows[-1]["ceiling_block_hit_rate"]
+        assert result.draw is not None
+        assert list(result.draw([], {})) == figures
+        frame = pandas.read_parquet(io.BytesIO(parquet(rows)))
+        assert frame.num_blocks.iloc[-1] == inf or figures == []
 
 
 def test_options_take_the_place_of_the_chosen_ones() -> None:

@@ -178,3 +178,14 @@ def test_the_digest_tells_answers_apart_by_tokens_and_by_how_they_ended(tiny_con
     last = fake_engine().generate([[1, 2, 3]], SamplingParams(max_tokens=4, temperature=0))[0].token_ids[-1]
     assert digest() == digest()
     assert digest() != digest(stop_token_ids=(last,))
+
+
+def test_the_tiny_model_reads_the_embedded_workloads() -> None:
+    cfg = composed("model=tiny", "max_requests=2", "sampling.max_tokens=2", config_name="generate")
+    assert run(cfg)["failed"] == 0
+
+
+def test_token_ids_that_a_model_lacks_are_told_with_what_to_do() -> None:
+    cfg = composed("model=tiny", "model.weights.vocab_size=512", "max_requests=2", config_name="generate")
+    with pytest.raises(UserError, match=r"model tiny knows only 512 tokens.*workload\.vocab_size=512"):
+        run(cfg)

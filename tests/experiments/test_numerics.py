@@ -98,7 +98,7 @@ def test_prompts_that_do_not_suit_are_told() -> None:
 @pytest.mark.parametrize(
     ("override", "match"),
     [("chunk=0", "chunk=0 must be a positive"), ("num_blocks=3", "num_blocks=3 cannot hold"),
-     ("output_tokens=3000", "takes 2048"), ("block_size=0", "is no block size")],
+     ("output_tokens=40000", "takes 32768"), ("block_size=0", "is no block size")],
 )  # fmt: skip
 def test_settings_that_cannot_work_are_refused(override: str, match: str) -> None:
     cfg = composed("model=tiny", "workload=shared_prefix", "workload.vocab_size=512", override, config_name="numerics")

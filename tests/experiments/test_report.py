@@ -17,11 +17,12 @@ from experiments.plots.style import looks, render, spread
 from experiments.record import RecordWriter, StoredRecord
 from experiments.report import Report, main, write_report
 from experiments.reporting.differences import config_differences
+from experiments.reporting.table import one_row_per_point
 
 RATES = {"lru": 0.4, "fifo": 0.35, "belady": 0.6}
 
 
-def put(folder: Path, **metrics: Any) -> None:
+def put(folder: Path, config: dict[str, Any] | None = None, **metrics: Any) -> None:
     """A finished run with these metrics."""
     size = metrics.get("block_size", 16)
     metrics = {
@@ -41,7 +42,7 @@ def put(folder: Path, **metrics: Any) -> None:
         **metrics,
     }
     metrics.setdefault("pool_tokens", metrics["num_blocks"] * size)
-    record = RecordWriter(folder, {"name": folder.name})
+    record = RecordWriter(folder, config or {"name": folder.name})
     record.begin()
     record.add("environment.json", b'{"cpu": "c", "python": "3", "git": null}')
     record.commit(metrics)
@@ -139,6 +140,14 @@ def test_a_policy_looks_the_same_in_every_plot_and_new_ones_need_no_edit() -> No
     assert len(set(looks(["arc", "s3fifo", "lru", "two_queue", "belady"]).values())) == 5
 
 
+def test_eight_combinations_have_eight_colours() -> None:
+    names = [f"lru · {order} · {victim} · {how}" for order in "ab" for victim in "cd" for how in "ef"]
+    assert len({look.color for look in looks(names).values()}) == 8
+    assert looks([*names, "lru"])["lru"].color not in {
+        look.color for name, look in looks([*names, "lru"]).items() if name != "lru"
+    }
+
+
 def test_labels_are_moved_apart_and_no_further_than_needed() -> None:
     assert spread([0.0, 5.0, 9.0], 1.0) == [0.0, 5.0, 9.0]
     places = spread([1.0, 1.0, 1.1, 7.0], 1.0)
@@ -169,6 +178,72 @@ def test_the_page_answers_a_question_names_differences_and_machines(report: Repo
         assert words in text
     assert text.count("<svg") == 4, "two block sizes over pools, two finite pools over block sizes"
     assert "http" not in text.replace("http-equiv", ""), "nothing remote"
+
+
+def served(folder: Path, seed: int = 0, **chosen: Any) -> None:
+    """A run of a sweep over groups (order, victim, ...) and settings."""
+    rate = 0.4 + 0.1 * (chosen.get("order") == "longest_prefix") + 0.05 * (chosen.get("evictor") == "belady")
+    groups = {name: {"_target_": option} for name, option in chosen.items() if isinstance(option, str)}
+    values = {name: value for name, value in chosen.items() if not isinstance(value, str)}
+    name = ",".join(f"{key}={value}" for key, value in chosen.items()) + f",seed={seed}"
+    options = {key: value for key, value in chosen.items() if isinstance(value, str)}
+    put(folder / name, {**groups, **values, "seed": seed}, seed=seed, token_hit_rate=rate + seed / 100, **options)
+
+
+def test_no_axis_of_a_sweep_is_averaged_over_without_a_word(tmp_path: Path) -> None:
+    for order in ("fcfs", "longest_prefix"):
+        for victim in ("last", "cheapest_recompute"):
+            for preemption in ("recompute", "swap"):
+                for seed in (0, 1):
+                    served(tmp_path, seed, order=order, victim=victim, preemption=preemption)
+    report = write_report(tmp_path)
+    names = {f"lru · {o} · {v} · {p}" for o in ("fcfs", "longest_prefix") for v in ("last", "cheapest_recompute")
+             for p in ("recompute", "swap")}  # fmt: skip
+    assert set(report.frame.policy) == names
+    points = one_row_per_point(report.frame).set_index("policy").token_hit_rate
+    assert points["lru · fcfs · last · swap"] == pytest.approx(0.405)
+    assert points["lru · longest_prefix · last · swap"] == pytest.approx(0.505)
+    assert any("the mean over up to 2 seeds" in note for note in report.notes)
+
+
+def test_a_swept_value_is_told_apart_too_and_a_gap_is_one_within_a_setup(tmp_path: Path) -> None:
+    for evictor in ("lru", "belady"):
+        for order in ("fcfs", "longest_prefix"):
+            served(tmp_path, evictor=evictor, order=order)
+    for half_life in (10, 20):
+        lfu = {"_target_": "lfu", "half_life": half_life}
+        config = {"evictor": lfu, "allocator": {"evictor": lfu}, "order": {"_target_": "fcfs"}}
+        put(tmp_path / f"lfu {half_life}", config, evictor="lfu", order="fcfs", token_hit_rate=0.425)
+    frame = write_report(tmp_path).frame.set_index("policy")
+    assert {"lfu · fcfs · half_life=10", "lfu · fcfs · half_life=20"} <= set(frame.index)
+    assert frame.gap_closed["lfu · fcfs · half_life=10"] == pytest.approx(0.5)
+    assert frame.gap_closed["belady · longest_prefix"] == 1
+    assert frame.gap_closed["lru · longest_prefix"] == 0
+
+
+def test_runs_of_one_config_made_twice_are_told(tmp_path: Path) -> None:
+    for name in ("a", "b"):
+        put(tmp_path / name, {"evictor": {}}, seed=0, token_hit_rate=0.4 if name == "a" else 0.5)
+    assert any("1 runs repeat another one's config" in note for note in write_report(tmp_path).notes)
+
+
+def test_folders_that_do_not_go_together_are_told_by_the_runs_that_differ(tmp_path: Path) -> None:
+    a, b = tmp_path / "a", tmp_path / "b"
+    put(a / "x")
+    record = RecordWriter(b / "y", {"name": "y"})
+    record.begin()
+    record.add("environment.json", b"{}")
+    record.commit({"workload": "toy"})
+    with pytest.raises(UserError, match=rf"{b}/y has no hit rate at one pool size, as {a}/x has"):
+        write_report(a, b)
+    shutil.rmtree(b)
+    put(b / "y", workload_fingerprint="bbbb")
+    with pytest.raises(UserError, match=rf"{a} and {b} together hold runs over 2 .*: {a}/x is over .*, {b}/y over"):
+        write_report(a, b)
+    shutil.rmtree(b)
+    put(b / "y", {"report": "some.other"})
+    with pytest.raises(UserError, match=rf"{a}/x and {b}/y are runs of different experiments"):
+        write_report(a, b)
 
 
 def test_markup_in_a_record_is_shown_not_run(tmp_path: Path) -> None:

@@ -26,7 +26,7 @@ PROMPTS = st.lists(
 def curve(prompts: list[Prompt], size: int) -> LruCurve:
     made = LruCurve(size, len(prompts))
     for prompt in prompts:
-        made.observe(PackedTokens.of(prompt).contents(size), len(prompt))
+        made.observe(PackedTokens.of(prompt))
     return made
 
 

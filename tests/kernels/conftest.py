@@ -69,6 +69,20 @@ def build_case(
     return Case(q, k_cache, v_cache, table, starts, lens, max([0, *query_lens]), max([0, *seq_lens]))
 
 
+def spread_out(tensor: torch.Tensor, seed: int) -> torch.Tensor:
+    """The same values in the middle of a larger poisoned tensor with its dimensions, but the last, in another order."""
+    g = torch.Generator().manual_seed(seed)
+    order = [*torch.randperm(tensor.dim() - 1, generator=g).tolist(), tensor.dim() - 1]
+    before, after = torch.randint(0, 3, (2, tensor.dim()), generator=g).tolist()
+    size = [before[d] + tensor.shape[d] + after[d] for d in order]
+    poison = float("nan") if tensor.is_floating_point() else -128
+    whole = torch.full(size, poison).to(tensor.dtype)
+    part = whole.permute([order.index(d) for d in range(tensor.dim())])
+    for d in range(tensor.dim()):
+        part = part.narrow(d, before[d], tensor.shape[d])
+    return part.copy_(tensor)
+
+
 def assert_agree(
     actual: tuple[torch.Tensor, torch.Tensor | None],
     expected: tuple[torch.Tensor, torch.Tensor | None],
@@ -91,6 +105,11 @@ def device() -> str:
 @pytest.fixture(scope="session")
 def make_case() -> Callable[..., Case]:
     return build_case
+
+
+@pytest.fixture(scope="session")
+def spread() -> Callable[[torch.Tensor, int], torch.Tensor]:
+    return spread_out
 
 
 @pytest.fixture(scope="session")

@@ -10,6 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from kernels.attention import cascade, merge, naive, split_kv, varlen
+from kernels.attention.problem import Options, Scoring
 from kernels.tuning import AttentionConfig
 
 TILES = AttentionConfig(32, 64)
@@ -43,13 +44,13 @@ def test_any_head_dims_give_the_reference(dim, dim_v, variant, dtype, make_case,
     check(variant, case, agree, device, dtype)
 
 
-@pytest.mark.parametrize("group", [1, 2, 3, 4, 5, 6, 7, 8, 16], ids=lambda g: f"G{g}")
+@pytest.mark.parametrize("group", [1, 3, 5, 8, 16], ids=lambda g: f"G{g}")
 def test_any_group_size_packs_into_the_query_tile(group, variant, make_case, agree, device):
     case = make_case([1, 9, 2], [33, 40, 2], heads=2 * group, kv_heads=2, block_size=16)
     check(variant, case, agree, device)
 
 
-@pytest.mark.parametrize("length", [1, 15, 16, 17, 63, 111], ids=lambda n: f"L{n}")
+@pytest.mark.parametrize("length", [1, 16, 17, 111], ids=lambda n: f"L{n}")
 def test_a_whole_prompt_in_one_pass(length, dtype, variant, make_case, agree, device):
     check(variant, make_case([length], [length], block_size=16, heads=2, kv_heads=1, dtype=dtype), agree, device, dtype)
 
@@ -151,37 +152,66 @@ def test_the_pool_is_only_read(variant, make_case, device):
     assert torch.equal(args[2].cpu().view(torch.int32), case.v_cache.view(torch.int32))
 
 
-@settings(deadline=None, max_examples=15, derandomize=True)
+DRAWN_DTYPES = (torch.float32, torch.float16)
+JUNK = [-1, 2**31 - 1, -(2**31), 10**6, 0]
+"""What a table may hold past a request's last block; block 0 is somebody's, or poison."""
+
+
+@settings(deadline=None, max_examples=16, derandomize=True)
 @given(data=st.data())
-def test_drawn_shapes_give_the_reference(data, make_case, agree, device):
-    queries = data.draw(st.lists(st.integers(0, 9), min_size=1, max_size=3), "query_lens")
-    seqs = [n + data.draw(st.integers(0, 40), "cached") for n in queries]
-    kv_heads = data.draw(st.sampled_from([1, 2]), "kv_heads")
+def test_drawn_calls_give_the_reference_whatever_their_layout_and_options(data, make_case, spread, agree, device):
+    def draw(name, *choices):
+        return data.draw(st.sampled_from(choices), name)
+
+    queries = data.draw(st.lists(st.sampled_from([0, 1, 1, 2, 9]), max_size=3), "query_lens")
+    block_size = data.draw(st.integers(1, 32), "block_size")
+    cached = [draw("cached", 0, 1, block_size - 1, block_size, block_size + 1, 40) for _ in queries]
+    kv_heads, group, dtype = draw("kv_heads", 1, 2), data.draw(st.integers(1, 8), "group"), draw("dtype", *DRAWN_DTYPES)
+    heads, seed = kv_heads * group, data.draw(st.integers(0, 99), "seed")
     case = make_case(
-        queries,
-        seqs,
-        heads=kv_heads * data.draw(st.integers(1, 6), "group"),
-        kv_heads=kv_heads,
-        dim=data.draw(st.sampled_from([32, 48, 64]), "dim"),
-        dim_v=data.draw(st.sampled_from([32, 40]), "dim_v"),
-        block_size=data.draw(st.sampled_from([1, 3, 8, 24, 32]), "block_size"),
-        head_major=data.draw(st.booleans(), "head_major"),
-        seed=data.draw(st.integers(0, 99), "seed"),
-    )
-    window = data.draw(st.none() | st.integers(1, 30), "window")
-    check(data.draw(st.sampled_from(list(VARIANTS)), "variant"), case, agree, device, window=window)
+        queries, [n + c for n, c in zip(queries, cached, strict=True)], heads=heads, kv_heads=kv_heads,
+        dim=draw("dim", 16, 48, 64, 80), dim_v=draw("dim_v", 8, 40, 64), block_size=block_size, dtype=dtype, seed=seed,
+    )  # fmt: skip
+    for r, n in enumerate(case.seq_lens.tolist()):
+        for i in range(-(-n // block_size), case.block_table.shape[1]):
+            case.block_table[r, i] = draw("junk", *JUNK)
+    if draw("long ids", False, True):
+        for name in ("block_table", "query_start_loc", "seq_lens"):
+            setattr(case, name, getattr(case, name).long())
+    case.q *= draw("magnitude", 1, 1, 100)
+    for i, name in enumerate(("q", "k_cache", "v_cache", "block_table")):
+        setattr(case, name, spread(getattr(case, name), seed + i))
+    options = {
+        "window": draw("window", None, None, 1, block_size, 17),
+        "softcap": draw("softcap", None, None, 0.5, 30.0),
+        "sinks": draw("sinks", None, None, torch.linspace(-2, 2, heads)),
+        "alibi_slopes": draw("alibi", None, None, torch.linspace(0.01, 1, heads)),
+        "kv_starts": draw("kv_starts", None, None, case.seq_lens // 2),
+    }
+    check(draw("variant", *VARIANTS), case, agree, device, dtype, **options)
+
+
+def names_of(function, kinds):
+    return [p.name for p in inspect.signature(function).parameters.values() if p.kind in kinds]
 
 
 @pytest.mark.parametrize(
-    ("reference", "launcher"),
+    ("reference", "launcher", "options"),
     [
-        (naive.attention, varlen.attention),
-        (naive.attention, split_kv.attention),
-        (naive.merge, merge.merge),
-        (naive.cascade, cascade.cascade),
+        (naive.attention, varlen.attention, Options),
+        (naive.attention, split_kv.attention, Options),
+        (naive.cascade, cascade.cascade, Scoring),
+        (naive.merge, merge.merge, None),
     ],
 )
-def test_the_reference_has_the_launchers_name_and_argument_order(reference, launcher):
-    names = list(inspect.signature(reference).parameters)
+def test_the_reference_has_the_launchers_name_argument_order_and_options(reference, launcher, options):
+    order = {inspect.Parameter.POSITIONAL_OR_KEYWORD}
     assert reference.__name__ == launcher.__name__
-    assert list(inspect.signature(launcher).parameters)[: len(names)] == names
+    assert names_of(launcher, order) == names_of(reference, order)
+    offered = {*names_of(launcher, {inspect.Parameter.KEYWORD_ONLY}), *(options.__annotations__ if options else ())}
+    assert set(names_of(reference, {inspect.Parameter.KEYWORD_ONLY})) <= offered
+
+
+def test_an_option_nobody_knows_is_refused_by_name(variant, make_case, device):
+    with pytest.raises(TypeError, match="windwo"):
+        VARIANTS[variant](*make_case([1], [5]).args(device), windwo=3)

@@ -9,6 +9,8 @@ from hypothesis import strategies as st
 
 from kernels.attention import cascade, naive
 from kernels.attention.forest import CascadePlan, PrefixNode, check_forest, plan_cascade, suffix_starts
+from kernels.attention.parts import Parts
+from kernels.attention.prefix_work import lay_out
 from kernels.tuning import AttentionConfig
 
 TILES = AttentionConfig(32, 32)
@@ -72,10 +74,10 @@ def test_options_reach_both_halves(name, make_case, agree, device):
 @pytest.mark.parametrize("tree", ["some share", "a tree"])
 def test_workspace_garbage_is_never_read(tree, make_case, agree, device, monkeypatch):
     def poisoned(problem, num_parts):
-        return tuple(t.fill_(float("nan")) for t in original(problem, num_parts))
+        return Parts(*(t.fill_(float("nan")) for t in original(problem, num_parts)))
 
-    original = cascade.partials
-    monkeypatch.setattr(cascade, "partials", poisoned)
+    original = cascade.new_parts
+    monkeypatch.setattr(cascade, "new_parts", poisoned)
     case, nodes = build(make_case, forest(TREES[tree]), [1, 4, 2, 1], [3, 0, 20, 0])
     actual = cascade.cascade(*case.args(device), nodes, return_lse=True, config=TILES)
     agree(actual, naive.cascade(*case.args(), nodes, return_lse=True))
@@ -91,7 +93,7 @@ def test_any_block_size_and_fp16(block_size, dtype, make_case, agree, device):
 
 def test_long_nodes_are_cut_into_key_ranges(make_case, agree, device):
     case, nodes = build(make_case, forest([(0, 16, [0, 1]), (16, 5, [0])]), [1, 2], [0, 5])
-    work = cascade.lay_out(
+    work = lay_out(
         nodes, case.query_start_loc.tolist(), case.seq_lens.tolist(), num_heads=4, num_kv_heads=2, block_size=8,
         device=torch.device(device), processors=8, config=TILES,
     )  # fmt: skip
@@ -131,8 +133,9 @@ def test_random_forests_give_one_pass(data, make_case, agree, device):
         ([(0, 2, [0]), (3, 2, [0])], "prefix ends at 16"),
         ([(0, 2, [0, 0])], "each of its requests once"),
         ([(0, 2, [7])], "request 7"),
+        ([(0, 0, [0, 1])], "one or more whole blocks"),
     ],
-    ids=["gap at the root", "overlap", "gap", "twice", "unknown"],
+    ids=["gap at the root", "overlap", "gap", "twice", "unknown", "no blocks"],
 )
 def test_forests_that_are_none_are_refused(tree, what):
     nodes = [PrefixNode(n.start, n.num_tokens, tuple(range(n.num_tokens // 8)), n.requests) for n in forest(tree)]
@@ -145,6 +148,15 @@ def test_a_prefix_that_reaches_past_a_query_is_refused(make_case, device):
     node = PrefixNode(0, 16, tuple(case.block_table[0, :2].tolist()), (0,))
     with pytest.raises(ValueError, match=r"^plan: .*past request 0's first query"):
         cascade.cascade(*case.args(device), [node])
+
+
+def test_a_node_over_blocks_outside_the_pool_is_refused_where_asked_and_left_out_otherwise(make_case, agree, device):
+    case = make_case([1, 1], [20, 20], block_size=8)
+    node = PrefixNode(0, 16, (int(case.block_table[0, 0]), 10**6), (0, 1))
+    with pytest.raises(ValueError, match=r"^plan names a block outside"):
+        cascade.cascade(*case.args(device), [node], validate=True)
+    actual = cascade.cascade(*case.args(device), [node], return_lse=True)
+    agree(actual, naive.cascade(*case.args(), [node], return_lse=True))
 
 
 def plan_for(num_tokens, batch):

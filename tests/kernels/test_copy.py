@@ -96,6 +96,14 @@ def test_pools_with_gaps_or_odd_sizes_are_refused(device):
         blocks.pool_table([torch.zeros(7, 1, 1, 3, device=device)])
 
 
+def test_pools_without_blocks_or_with_blocks_that_overlap_are_refused(device):
+    with pytest.raises(ValueError, match=r"^pools must have at least one block"):
+        blocks.pool_table([torch.zeros(0, 16, 1, 8, device=device)])
+    with pytest.raises(ValueError, match=r"^pools.*overlap"):
+        blocks.pool_table([torch.zeros(1, 16, 1, 8, device=device).expand(5, 16, 1, 8)])
+    assert blocks.pool_table([torch.zeros(1, 16, 1, 8, device=device).expand(1, 16, 1, 8)]).num_blocks == 1
+
+
 def test_a_buffer_of_another_width_is_refused(device):
     table = blocks.pool_table([torch.zeros(7, 16, 1, 8, device=device)])
     with pytest.raises(ValueError, match=r"^buffer"):

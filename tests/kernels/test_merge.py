@@ -8,12 +8,11 @@ import torch
 from kernels.attention import merge, naive
 
 
-@pytest.mark.parametrize("num_parts", [1, 2, 7, 64], ids=lambda n: f"parts{n}")
-@pytest.mark.parametrize("dim", [64, 80], ids=lambda d: f"D{d}")
+@pytest.mark.parametrize(("num_parts", "dim"), [(1, 80), (2, 64), (7, 80), (64, 16)], ids=["1", "2", "7", "64 parts"])
 def test_merge_gives_the_reference(num_parts, dim, dtype, device, agree):
     torch.manual_seed(num_parts)
-    outs = torch.randn(num_parts, 3, 5, dim).to(dtype)
-    lses = torch.randn(num_parts, 3, 5) * 4
+    outs = torch.randn(num_parts, 2, 5, dim).to(dtype)
+    lses = torch.randn(num_parts, 2, 5) * 4
     lses[0, 0] = lses[-1, 1, 2] = float("-inf")
     outs[lses == float("-inf")] = float("nan")  # whatever an empty part holds is not looked at
     sinks = torch.randn(5)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 import torch
 
-from kernels.attention import split_kv, varlen
+from kernels.attention import merge, split_kv, varlen
 from kernels.launch import Launch
 from kernels.write import rope_scatter, scatter, scatter_quantised
 
@@ -44,6 +44,10 @@ REFUSED = {
     "seq_lens below the query lengths": ("seq_lens", lambda a: a["seq_lens"].fill_(0)),
     "max_query_len too small": ("max_query_len", lambda a: a.update(max_query_len=1)),
     "max_seq_len too small": ("max_seq_len", lambda a: a.update(max_seq_len=10)),
+    "a cache without heads": ("k_cache", lambda a: a.update({n: a[n][:, :, :0] for n in ("k_cache", "v_cache")})),
+    "blocks of no tokens": ("k_cache", lambda a: a.update({n: a[n][:, :0] for n in ("k_cache", "v_cache")})),
+    "a head dim of 0": ("k_cache", lambda a: a.update(q=a["q"][..., :0], k_cache=a["k_cache"][..., :0])),
+    "values of no dimensions": ("v_cache", lambda a: a.update(v_cache=a["v_cache"][..., :0])),
     "a negative max_seq_len": ("max_seq_len", lambda a: a.update(max_seq_len=-1)),
 }
 
@@ -86,11 +90,16 @@ def test_an_int8_pool_without_scales_is_refused(make_case, device):
 
 
 @pytest.mark.skipif(torch.cuda.is_available(), reason="on a GPU bf16 is right")
-def test_bf16_products_in_the_interpreter_are_refused_in_a_clear_sentence(make_case, device):
-    with pytest.raises(
-        ValueError, match=r"q is bfloat16, and tl.dot on bfloat16 is silently wrong in Triton's interpret"
-    ):
+def test_bf16_arithmetic_in_the_interpreter_is_refused_in_a_clear_sentence(make_case, device):
+    what = "is bfloat16, whose products and roundings are silently wrong in Triton's interpreter"
+    with pytest.raises(ValueError, match=f"^q {what}"):
         varlen.attention(*make_case([1], [5], dtype=torch.bfloat16).args(device))
+    with pytest.raises(ValueError, match=f"^outs {what}"):
+        merge.merge(torch.zeros(2, 1, 1, 16).bfloat16(), torch.zeros(2, 1, 1))
+    args = {name: t.bfloat16() if t.is_floating_point() else t for name, t in write_args(device).items()}
+    angles, positions = torch.zeros(5, 8), torch.tensor([0, 1, 2])
+    with pytest.raises(ValueError, match=f"^q {what}"):
+        rope_scatter.rope_scatter(q=args["k"], cos=angles, sin=angles, positions=positions, **args)
 
 
 def write_args(device):

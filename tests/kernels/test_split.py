@@ -6,7 +6,8 @@ import pytest
 import torch
 
 from kernels.attention import naive, split_kv
-from kernels.attention.split_kv import choose_num_splits
+from kernels.attention.parts import Parts
+from kernels.attention.splits import choose_num_splits, num_processors
 from kernels.tuning import AttentionConfig
 
 
@@ -27,10 +28,10 @@ def test_a_window_leaves_early_splits_empty_not_wrong(make_case, agree, device):
 
 def test_workspace_garbage_is_never_read(make_case, agree, device, monkeypatch):
     def poisoned(problem, num_parts):
-        return tuple(t.fill_(float("nan")) for t in original(problem, num_parts))
+        return Parts(*(t.fill_(float("nan")) for t in original(problem, num_parts)))
 
-    original = split_kv.partials
-    monkeypatch.setattr(split_kv, "partials", poisoned)
+    original = split_kv.new_parts
+    monkeypatch.setattr(split_kv, "new_parts", poisoned)
     case = make_case([3, 1], [50, 1], heads=6)
     for invariant in (False, True):
         actual = split_kv.attention(*case.args(device), return_lse=True, num_splits=6, invariant=invariant)
@@ -54,4 +55,4 @@ def test_there_are_never_more_splits_than_key_tiles(length):
 
 def test_on_a_cpu_nothing_is_split(device):
     if device == "cpu":
-        assert split_kv.num_processors(torch.zeros(1)) == 1
+        assert num_processors(torch.zeros(1)) == 1

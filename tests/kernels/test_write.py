@@ -181,6 +181,51 @@ def test_scales_per_token_and_head_are_written_beside_the_slots(dtype8, device):
     assert ((back - k).abs() <= k.abs().amax(-1, keepdim=True) * step / 2 + 1e-6).all()
 
 
+def read_back(k, dtype8, device):
+    """Rows of `k` written with scales of their own and read back, and the same by the reference."""
+    backs = []
+    for launcher, place in ((scatter_quantised.scatter_quantised, device), (naive.scatter_quantised, "cpu")):
+        caches = [pool(1, len(k), 1, k.shape[2], dtype8).to(place) for _ in range(2)]
+        scales = [torch.full((1, len(k), 1), float("nan"), device=place) for _ in range(2)]
+        rows = k.to(place)
+        launcher(rows, rows, *caches, *scales, torch.arange(len(k), device=place))
+        backs.append((caches[0].float()[0] * scales[0][0, ..., None]).cpu())
+    return backs
+
+
+@pytest.mark.parametrize("dtype8", [*FP8, torch.int8], ids=["e4m3", "e5m2", "int8"])
+def test_a_row_too_small_for_a_scale_of_its_own_is_stored_as_zeros(dtype8, device):
+    smallest = [0.0, 1e-45, 3e-43, 1e-38, 2.0**-100, 2.0**-99]
+    k = torch.zeros(len(smallest), 1, 16)
+    k[:, 0, 3] = torch.tensor(smallest)
+    for back in read_back(k, dtype8, device):
+        assert torch.equal(back[:-1], torch.zeros_like(back[:-1]))
+        torch.testing.assert_close(back[-1], k[-1], rtol=1e-3, atol=0)
+
+
+@pytest.mark.parametrize("dtype8", [*FP8, torch.int8], ids=["e4m3", "e5m2", "int8"])
+@pytest.mark.parametrize("bad", [float("nan"), float("inf"), -float("inf")])
+@pytest.mark.filterwarnings("ignore:invalid value:RuntimeWarning")  # numpy's, of the interpreter: that is the case
+def test_what_is_not_finite_is_not_hidden_by_quantising(bad, dtype8, device):
+    k = torch.randn(3, 1, 16)
+    k[1, 0, 5] = bad
+    for back in read_back(k, dtype8, device):
+        assert not back[1].isfinite().any()
+        assert back[[0, 2]].isfinite().all()
+
+
+@pytest.mark.filterwarnings("ignore:invalid value:RuntimeWarning")
+def test_one_scale_for_the_pool_saturates_infinities_and_keeps_nan(device):
+    k = torch.tensor([float("nan"), float("inf"), -float("inf"), 1.0]).view(4, 1, 1).repeat(1, 1, 16).to(device)
+    # e5m2 alone: in the interpreter a cast to e4m3 loses NaN
+    caches = [pool(1, 4, 1, 16, torch.float8_e5m2).to(device) for _ in range(2)]
+    one = torch.ones(1, device=device)
+    scatter_quantised.scatter_quantised(k, k, *caches, one, one, torch.arange(4, device=device))
+    rows = caches[0].float()[0, :, 0, 0].cpu()
+    assert rows[0].isnan()
+    assert rows[1:].tolist() == [57344.0, -57344.0, 1.0]
+
+
 @pytest.mark.parametrize("dtype8", FP8, ids=["e4m3", "e5m2"])
 def test_fp8_saturates_and_rounds_to_even_over_its_whole_range(dtype8, device):
     every = torch.arange(256, dtype=torch.uint8).view(dtype8).float()

@@ -6,15 +6,13 @@ from collections import Counter
 from typing import Any
 
 import pytest
+from support.crowd import LONG, ONE
 from support.engines import fake_engine
 
 from cache.errors import CacheInUse
 from cache.extra_keys import ExtraKeys
 from cache.ledger import Ledger
 from model.sampling import SamplingParams
-
-ONE = SamplingParams(max_tokens=1, temperature=0)
-LONG = list(range(32))
 
 
 def observed(**options: Any) -> tuple[Any, Ledger]:
@@ -63,3 +61,9 @@ def test_a_ledger_must_see_everything_from_the_start() -> None:
         engine.observe(Ledger(4))
     engine.scheduler.manager.reset()
     engine.observe(Ledger(4))
+
+
+def test_reasons_of_a_ledger_are_taken_at_first_admission() -> None:
+    engine = fake_engine(explain=lambda seq: {"hit": seq.num_hit_blocks, "missed": 8 - seq.num_hit_blocks})
+    assert engine.generate([LONG], ONE)[0].reasons == {"hit": 0, "missed": 8}
+    assert engine.generate([LONG], ONE)[0].reasons == {"hit": 7, "missed": 1}

@@ -35,12 +35,13 @@ def findable(allocator: HashChain, keys: dict[bytes, Any]) -> set[Prefix]:
 
 @dataclass
 class Moment:
-    """One request as it was seen."""
+    """One request as it was seen: looked up, or grown by what it generated since."""
 
     index: int
     time: float
     key: Any
     tokens: tuple[int, ...]
+    grown: bool = False
 
 
 class History:
@@ -58,6 +59,11 @@ class History:
     def request(self, seq: Sequence, key: Any) -> None:
         self.moments.append(Moment(seq.access.index, seq.access.time, key, tuple(seq.token_ids())))
 
+    def growth(self, seq: Sequence, key: Any) -> None:
+        """What it generated can be found as far as it is immutable: known from now on, but nobody asked for it."""
+        tokens = tuple(seq.token_ids())[: seq.num_immutable_blocks * self.size]
+        self.moments.append(Moment(seq.access.index, seq.access.time, key, tokens, grown=True))
+
     def explain(self, seq: Sequence, key: Any, hits: int) -> list[dict[str, Any]]:
         """One row per full block of a request that comes next; `snapshot` was last called just before it."""
         tokens, now, time = tuple(seq.token_ids()), seq.access.index, seq.access.time
@@ -72,7 +78,8 @@ class History:
             resident = (key, prefix) in self.snapshots[-1][2]
             was = [i for i, snapshot in enumerate(self.snapshots) if (key, prefix) in snapshot[2]]
             if own:
-                row["age"], row["age_seconds"] = now - own[-1].index, time - own[-1].time
+                last = self._last_touch(own)
+                row["age"], row["age_seconds"] = now - last.index, time - last.time
             if seq.skip_lookup:
                 row["reason"] = "skipped"
                 row["age"] = row["age_seconds"] = None
@@ -92,7 +99,8 @@ class History:
                 row["reason"] = "not_cached"
             elif earlier:
                 row["reason"] = "key_differs"
-                row["differs"] = " + ".join(name for name, part in PARTS.items() if part(earlier[-1].key) != part(key))
+                other = self._last_touch(earlier).key
+                row["differs"] = " + ".join(name for name, part in PARTS.items() if part(other) != part(key))
                 fresh = False
             else:
                 shared = max((self._shared(m.tokens, prefix) for m in self.moments if m.key == key), default=0)
@@ -102,6 +110,12 @@ class History:
                 fresh = False
             rows.append(row)
         return rows
+
+    @staticmethod
+    def _last_touch(moments: list[Moment]) -> Moment:
+        """Of those that had a prefix: whoever asked for it last, or, if nobody did, whoever generated it first."""
+        asked = [moment for moment in moments if not moment.grown]
+        return asked[-1] if asked else moments[0]
 
     @staticmethod
     def _shared(a: tuple[int, ...], b: tuple[int, ...]) -> int:

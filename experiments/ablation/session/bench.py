@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
-from math import inf
 
 import torch
 
@@ -21,14 +20,14 @@ from kernels.tuning import CONF, Tuning, load
 NEAREST = "sm_90"
 
 
-def gpu_bench(deadline: float = inf, dtype: str = "bf16") -> Bench:
+def gpu_bench(dtype: str = "bf16") -> Bench:
     """The current CUDA (or ROCm) device, its ceilings just measured; matrix products in `dtype`."""
     device = torch.device("cuda", torch.cuda.current_device())
     properties = torch.cuda.get_device_properties(device)
     timer = cuda_timer(device)
     return Bench(
         device, properties.name, properties.multi_processor_count, table_for(device), timer,
-        measure_ceilings(device, timer, dtype), deadline,
+        measure_ceilings(device, timer, dtype),
     )  # fmt: skip
 
 
@@ -42,7 +41,7 @@ def table_for(device: torch.device) -> Tuning:
     return load(arch if (CONF / f"{arch}.yaml").is_file() else NEAREST)
 
 
-def rehearsal_bench(deadline: float) -> Bench:
+def rehearsal_bench() -> Bench:
     """A CPU with the interpreter: every line of a session runs, no time means anything."""
     device, timer = torch.device("cpu"), HostTimer(seconds=0.0, least=1)
     ceilings = measure_ceilings(device, timer, "fp32", copy_bytes=1 << 20, size=64)
@@ -53,7 +52,6 @@ def rehearsal_bench(deadline: float) -> Bench:
         load("interpreter"),
         timer,
         ceilings,
-        deadline,
         adjust=rehearsal_point,
     )
 

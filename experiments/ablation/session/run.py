@@ -1,9 +1,9 @@
-"""Walk a plan within a time budget: check, measure, write a line, go on; whatever goes wrong is a line too.
+"""Walk the points of a plan: check, measure, say it, go on; whatever goes wrong is said too.
 
 A variant is checked against its plain reference once per kind of call (block size, tiles, dtypes, ...), before the
 first time of that kind is taken, in this process. A point whose check fails has no time.
 
-Knows nothing of goals or plots.
+Knows nothing of time left, goals or plots.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import torch
+from triton.runtime.errors import OutOfResources
 
 from experiments.ablation.ceilings import Ceilings
 from experiments.ablation.check import Check, check
@@ -30,7 +31,7 @@ Row = dict[str, Any]
 
 @dataclass(frozen=True, slots=True)
 class Bench:
-    """Where points are measured, and by when the last of them must have begun (on `clock`, in seconds)."""
+    """Where points are measured; `adjust` makes them small enough for it."""
 
     device: torch.device
     device_name: str
@@ -38,8 +39,6 @@ class Bench:
     tuning: Tuning
     timer: Timer
     ceilings: Ceilings
-    deadline: float
-    clock: Callable[[], float] = time.monotonic
     adjust: Callable[[Point], Point] = lambda point: point
     checked: dict[tuple[object, ...], Check] = field(default_factory=dict)
 
@@ -55,23 +54,35 @@ class Bench:
         return False
 
 
-def run_plan(plan: Sequence[Section], bench: Bench, log: Callable[[Row], None]) -> list[Row]:
-    """Every item of the plan as a row, logged as it comes: measured, `skipped` or `failed` with the reason."""
-    rows: list[Row] = []
-    stopped = ""
-    for section in plan:
-        for item in section.items:
-            if not stopped and bench.clock() > bench.deadline:
-                stopped = "no time left"
-            row = {"section": section.name, "variant": type(item.variant).__name__, **item.point.row()}
-            begin = bench.clock()
-            row |= {"skipped": stopped} if stopped else _row(item, bench)
-            row["seconds"] = round(bench.clock() - begin, 3)
-            if row.get("failed") and bench.lost():
-                stopped = "the device was lost at an earlier point"
-            rows.append(row)
-            log(row)
-    return rows
+def points_of(plan: Sequence[Section]) -> list[tuple[str, Item]]:
+    """Section name and item of every point, in order."""
+    return [(section.name, item) for section in plan for item in section.items]
+
+
+def asked(section: str, item: Item) -> Row:
+    """What is known of a point before it is measured."""
+    return {"section": section, "variant": type(item.variant).__name__, **item.point.row()}
+
+
+def run_points(
+    points: Sequence[tuple[str, Item]],
+    bench: Bench,
+    log: Callable[[Row], None],
+    begin: Callable[[], None] = lambda: None,
+) -> bool:
+    """Log a row per point: measured, `skipped` or `failed` with the reason; `begin` is called before each.
+
+    False where the device was lost, at the point of the last row: only another process can go on.
+    """
+    for section, item in points:
+        begin()
+        start = time.monotonic()
+        row = asked(section, item) | _row(item, bench)
+        row["seconds"] = round(time.monotonic() - start, 3)
+        log(row)
+        if row.get("failed") and bench.lost():
+            return False
+    return True
 
 
 def _row(item: Item, bench: Bench) -> Row:
@@ -89,6 +100,8 @@ def _row(item: Item, bench: Bench) -> Row:
         found = measure(item.variant, point, bench.tuning, item.baselines, bench.device, bench.timer, bench.ceilings)
     except DisagreementError as error:
         return {"failed": str(error)}
+    except OutOfResources as error:  # tiles are asked for that some GPUs have no room for
+        return {"skipped": f"does not fit this GPU: {' '.join(str(error).split())[:200]}"}
     except Exception as error:  # the session goes on: the next point may be fine
         return {"failed": f"{type(error).__name__}: {' '.join(str(error).split())[:300]}"}
     return {**row, **verdict.row(), **found}

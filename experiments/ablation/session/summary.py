@@ -8,14 +8,11 @@ from __future__ import annotations
 import sys
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from experiments.ablation.report import AblationReport, in_order, notes_of, write_tables
 from experiments.ablation.session.goals import Goal
 from experiments.show import show_table
-
-if TYPE_CHECKING:
-    from experiments.ablation.session.run import Bench
 
 Row = dict[str, Any]
 
@@ -44,21 +41,21 @@ def _left_out(rows: Sequence[Row], name: str) -> list[str]:
     return [f"{reasons.count(reason)} points left out: {reason}" for reason in dict.fromkeys(filter(None, reasons))]
 
 
-def summary_of(rows: Sequence[Row], goals: Sequence[Goal], bench: Bench, files: Sequence[Path], seconds: float) -> Row:
-    """The last line of a session."""
+def summary_of(rows: Sequence[Row], goals: Sequence[Goal], bench: Row, files: Sequence[Path], seconds: float) -> Row:
+    """The last line of a session. `bench`: the device and its ceilings, as a worker told them; empty if none did."""
     failed = [
         {key: row.get(key) for key in ("section", "variant", "block_size", "batch", "context", "failed")}
         for row in rows
         if row.get("failed")
     ]
     return {
-        "device": bench.device_name,
+        "device": bench.get("device"),
         "measured": sum(row.get("p50_us") is not None for row in rows),
         "skipped": sum(bool(row.get("skipped")) for row in rows),
         "failed": len(failed),
         "failures": failed,
         "seconds": round(seconds, 1),
-        **bench.ceilings.row(),
+        **{key: value for key, value in bench.items() if key != "section"},
         "goals": [goal.row() for goal in goals],
         "files": [str(file) for file in files],
     }

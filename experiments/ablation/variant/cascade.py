@@ -12,7 +12,8 @@ from experiments.ablation.variant.attention import Attention, scale_options, sha
 from experiments.ablation.variant.base import Call, attention_tiles
 from kernels.attention import cascade
 from kernels.attention.forest import PrefixNode
-from kernels.attention.split_kv import num_processors
+from kernels.attention.prefix_work import lay_out
+from kernels.attention.splits import num_processors
 from kernels.launch import Launch
 from kernels.shipped import DTYPES, cascade_launch
 from kernels.tuning import AttentionConfig, Tuning
@@ -42,7 +43,7 @@ class Cascade(Attention):
         blocks = inputs.pool.block_table[0, : point.shared_prefix // point.block_size].tolist()
         node = PrefixNode(0, point.shared_prefix, tuple(blocks), tuple(range(point.batch)))
         # laid out once per step for all layers, so no part of one layer's call
-        plan = cascade.lay_out(
+        plan = lay_out(
             [node], inputs.query_start_loc.tolist(), inputs.seq_lens.tolist(), num_heads=point.num_heads,
             num_kv_heads=point.num_kv_heads, block_size=point.block_size, device=torch.device(inputs.q.device),
             processors=num_processors(inputs.q), config=tiles,

@@ -9,7 +9,8 @@ from experiments.ablation.tensors import AttentionInputs
 from experiments.ablation.variant.attention import Attention, scale_options, shape_of
 from experiments.ablation.variant.base import Call
 from kernels.attention import split_kv
-from kernels.attention.varlen import query_grid
+from kernels.attention.rows import query_grid
+from kernels.attention.splits import choose_num_splits
 from kernels.launch import Launch
 from kernels.shipped import attention_launches, problem
 from kernels.tuning import Tuning
@@ -23,7 +24,7 @@ class SplitKv(Attention):
             return point
         tiles = self.tiles(point, tuning)
         programs = query_grid(problem(shape_of(point)), tiles)[1] * point.num_kv_heads
-        return replace(point, num_splits=split_kv.choose_num_splits(programs, point.context, tiles.tile_kv, processors))
+        return replace(point, num_splits=choose_num_splits(programs, point.context, tiles.tile_kv, processors))
 
     def launches(self, point: Point, tuning: Tuning) -> list[Launch]:
         splits = point.num_splits or 1

@@ -80,7 +80,7 @@ def test_a_point_that_is_timed_has_its_baselines_ceilings_and_check_in_one_row()
     cfg = composed(*overrides, config_name="kernel_ablation")
     point = Point(**{name: cfg[name] for name in Point().row()})
     cfg.baselines = [node for node in cfg.baselines if "flex" not in node._target_]
-    row = time_point(cfg, instantiate(cfg.variant), point, load("interpreter"), rehearsal_bench(0.0))
+    row = time_point(cfg, instantiate(cfg.variant), point, load("interpreter"), rehearsal_bench())
     assert row["check_passed"]
     assert 0 < row["p20_us"] <= row["p50_us"] <= row["p80_us"]
     assert row["sdpa_us"] > 0

@@ -11,39 +11,39 @@ from pathlib import Path
 
 import pytest
 import torch
+from triton.runtime.errors import OutOfResources
 
 from experiments.ablation.ceilings import Ceilings
 from experiments.ablation.point import Point
+from experiments.ablation.session.__main__ import main
 from experiments.ablation.session.bench import rehearsal_bench, rehearsed
 from experiments.ablation.session.goals import judge_goals
-from experiments.ablation.session.plan import Item, Section, session_plan
-from experiments.ablation.session.run import Bench, planner, run_plan
+from experiments.ablation.session.plan import Item, session_plan
+from experiments.ablation.session.run import Bench, planner, run_points
 from experiments.ablation.session.summary import report_sections
 from experiments.ablation.timing import HostTimer
 from experiments.ablation.variant.scatter import Scatter
 from kernels.tuning import load
 
 ROOT = Path(__file__).parents[3]
-BLOCKED = """
-import sys
-for name in ("hydra", "omegaconf", "wandb", "msgspec", "xxhash"):
-    sys.modules[name] = None  # importing it raises
-from experiments.ablation.session.__main__ main_import
-sys.exit(main(sys.argv[1:]))
-""".replace(" main_import", " import main")
+NOT_THERE = ("hydra", "omegaconf", "wandb", "msgspec", "xxhash")
 
 
-def session(*arguments: str) -> tuple[int, str, str]:
+def session(folder: Path, *arguments: str) -> tuple[int, str, str]:
+    """A session, worker included, that cannot import what a bare GPU machine lacks."""
+    for name in NOT_THERE:
+        (folder / f"{name}.py").write_text(f"raise ImportError('{name} is not there')\n")
     run = subprocess.run(
-        [sys.executable, "-c", BLOCKED, *arguments],
-        cwd=ROOT, env=dict(os.environ), capture_output=True, text=True, timeout=240, check=False,
+        [sys.executable, "-m", "experiments.ablation.session", *arguments], cwd=ROOT,
+        env={**os.environ, "PYTHONPATH": str(folder)}, capture_output=True, text=True, timeout=240, check=False,
     )  # fmt: skip
     return run.returncode, run.stdout, run.stderr
 
 
 def test_a_rehearsal_runs_a_session_without_gpu_hydra_or_wandb(tmp_path):
-    code, out, err = session("--out", str(tmp_path / "s"), "--rehearse", "--only", "cascade")
+    code, out, err = session(tmp_path, "--out", str(tmp_path / "s"), "--rehearse", "--only", "cascade")
     assert code == 0, err
+    assert err.startswith("2 points in 1 sections, most wanted first; all of it within 450 s, 30 of them for tables")
     summary = json.loads(out.splitlines()[-1])
     assert (summary["measured"], summary["failed"], summary["goals"]) == (2, 0, [])
     lines = [json.loads(line) for line in (tmp_path / "s" / "series.jsonl").read_text().splitlines()]
@@ -54,20 +54,31 @@ def test_a_rehearsal_runs_a_session_without_gpu_hydra_or_wandb(tmp_path):
     assert "environment" in json.loads((tmp_path / "s" / "summary.json").read_text())
 
 
+def test_an_earlier_session_is_not_overwritten(tmp_path, capsys):
+    (tmp_path / "series.jsonl").write_text("{}")
+    assert main(["--out", str(tmp_path), "--rehearse"]) == 2
+    assert "holds an earlier session; give --out another folder." in capsys.readouterr().err
+
+
 @pytest.mark.skipif(torch.cuda.is_available(), reason="there is a GPU here")
-def test_without_a_gpu_a_session_says_what_to_do(tmp_path):
-    code, _, err = session("--out", str(tmp_path))
-    assert code == 2
+def test_without_a_gpu_a_session_says_what_to_do(tmp_path, capsys):
+    assert main(["--out", str(tmp_path)]) == 2
+    err = capsys.readouterr().err
     assert err.strip() == "error: torch sees no GPU; --rehearse runs a small session without one."
 
 
 TINY = Point(batch=2, query_len=5, context=40, num_kv_heads=1, head_dim=16, dtype="fp32")
 
 
-def bench(deadline: float = 1e9, clock=lambda: 0.0) -> Bench:
+def bench() -> Bench:
     timer = HostTimer(seconds=0.0, least=1)
-    ceilings = Ceilings(1e9, 1e9, "fp32")
-    return Bench(torch.device("cpu"), "cpu", 1, load("interpreter"), timer, ceilings, deadline, clock)
+    return Bench(torch.device("cpu"), "cpu", 1, load("interpreter"), timer, Ceilings(1e9, 1e9, "fp32"))
+
+
+def measured(*variants) -> list[dict]:
+    rows: list[dict] = []
+    assert run_points([("w", Item(variant, TINY)) for variant in variants], bench(), rows.append)
+    return rows
 
 
 class Raises(Scatter):
@@ -80,30 +91,33 @@ class Wrong(Scatter):
         return [2 * tensor for tensor in inputs.written()]
 
 
+class TooLarge(Scatter):
+    def bind(self, inputs, point, tuning):
+        raise OutOfResources(300_000, 232_448, "shared memory")
+
+
 def test_a_point_that_raises_or_is_wrong_has_a_reason_and_no_time_and_the_next_one_is_measured():
-    lines: list[dict] = []
-    plan = [Section("w", [Item(variant, TINY) for variant in (Raises(), Wrong(), Scatter())])]
-    rows = run_plan(plan, bench(), lines.append)
-    assert rows == lines
+    rows = measured(Raises(), Wrong(), TooLarge(), Scatter())
     assert rows[0]["failed"] == "RuntimeError: out of shared memory"
     assert rows[1]["failed"].startswith("wrong, so not timed: relative error 1")
-    assert "p50_us" not in rows[0]
-    assert "p50_us" not in rows[1]
-    assert rows[2]["p50_us"] > 0
+    assert rows[2]["skipped"].startswith("does not fit this GPU: out of resource: shared memory, Required: 300000")
+    assert not any("p50_us" in row for row in rows[:3])
+    assert rows[3]["p50_us"] > 0
 
 
-def test_what_no_longer_fits_in_the_time_is_skipped_with_a_reason():
-    ticks = iter(range(0, 1000, 10))
-    plan = [Section("w", [Item(Scatter(), TINY)] * 4)]
-    rows = run_plan(plan, bench(25, lambda: next(ticks)), lambda row: None)
-    assert ["skipped" in row for row in rows] == [False, True, True, True]
-    assert rows[-1]["skipped"] == "no time left"
+def test_after_a_lost_device_nothing_more_is_tried_in_this_process(monkeypatch):
+    monkeypatch.setattr(Bench, "lost", lambda self: True)
+    rows: list[dict] = []
+    assert not run_points(
+        [("w", Item(variant, TINY)) for variant in (Scatter(), Raises(), Scatter())], bench(), rows.append
+    )
+    assert ["failed" in row for row in rows] == [False, True]
 
 
 def test_each_kind_of_call_is_checked_once():
     stand = bench()
     items = [Item(Scatter(), replace(TINY, batch=batch)) for batch in (3, 4, 5)] + [Item(Scatter(), TINY)]
-    run_plan([Section("w", items)], stand, lambda row: None)
+    run_points([("w", item) for item in items], stand, lambda row: None)
     assert len(stand.checked) == 2, "batches of 3, 4 and 5 have the same small sibling"
 
 
@@ -115,7 +129,7 @@ def test_the_plan_holds_what_the_goals_need_and_a_rehearsal_a_little_of_all_of_i
     short = rehearsed(plan)
     assert [section.name for section in short] == [section.name for section in plan]
     assert max(len(section.items) for section in short) == 2
-    assert rehearsal_bench(0.0).adjust(Point(batch=64)).batch <= 3
+    assert rehearsal_bench().adjust(Point(batch=64)).batch <= 3
 
 
 def row(section: str, variant: str, p50: float, **fields) -> dict:
@@ -157,8 +171,8 @@ def test_the_planner_reads_long_prefixes_of_many_once_and_leaves_short_ones_alon
 
 
 def test_a_section_without_a_single_time_has_no_report_and_others_name_what_is_missing(tmp_path):
-    measured = run_plan([Section("some", [Item(v, TINY) for v in (Scatter(), Raises())])], bench(), lambda row: None)
-    none = run_plan([Section("none", [Item(Raises(), TINY)])], bench(), lambda row: None)
-    report_sections(tmp_path, [*measured, *none], {}, [])
+    some = [row | {"section": "some"} for row in measured(Scatter(), Raises())]
+    none = [row | {"section": "none"} for row in measured(Raises())]
+    report_sections(tmp_path, [*some, *none], {}, [])
     assert [path.name for path in tmp_path.iterdir()] == ["some"]
     assert "1 points left out: RuntimeError: out of shared memory" in (tmp_path / "some" / "report.md").read_text()

@@ -8,10 +8,12 @@ import shutil
 import pandas
 import pytest
 from hydra.utils import get_method
+from omegaconf import OmegaConf
 from support import toy_lab
-from support.conf import composed, options
+from support.conf import CONF, composed
 
 from experiments.errors import UserError
+from experiments.joint.measures import MEASURES
 from experiments.joint.table import USUAL
 from experiments.report import write_report
 
@@ -64,6 +66,49 @@ def test_fixed_requests_are_told_because_intervals_then_say_nothing_of_other_tra
     assert "runs are missing from the grid" in notes
 
 
+def test_a_run_that_meets_no_limit_is_told_and_the_best_then_goes_by_the_next_measure(put, tmp_path):
+    for seed in range(2):
+        for evictor, ttft in (("lru", 50.0), ("hazard", 40.0), ("sieve", 60.0)):
+            put(evictor, seed, goodput=0.0, ttft_p95=ttft, workload_fingerprint="a trace")
+    report = write_report(tmp_path)
+    assert "no request of any run met both limits" in " ".join(report.notes)
+    assert "by chance" not in " ".join(report.notes), "nothing here is random"
+    assert report.summary()["best"]["goodput"]["blocks of 16 tokens"]["policy"] == "hazard"
+    assert "(−10.0)" in (tmp_path / "report.md").read_text(), "no interval where every seed says the same"
+
+
+def test_any_setting_that_all_runs_have_is_an_axis_and_none_is_averaged_over(put, tmp_path):
+    for seed in range(2):
+        for evictor in ("lru", "hazard"):
+            for budget in (512, 2048):
+                config = {"scheduler": {"max_num_batched_tokens": budget, "seed": seed}}
+                put(evictor, seed, config=config, budget=budget, preemption="swap" if budget == 512 else "recompute")
+    report = write_report(tmp_path)
+    assert report.axes.points == ["block_size", "evictor", "preemption"]
+    shutil.rmtree(tmp_path)
+    for seed in range(2):
+        for evictor in ("lru", "hazard"):
+            for budget in (512, 2048):
+                put(evictor, seed, config={"scheduler": {"max_num_batched_tokens": budget}}, budget=budget)
+    report = write_report(tmp_path)
+    assert report.axes.points == ["scheduler.max_num_batched_tokens", "evictor"]
+    assert len(report.frame) == 4
+    assert "scheduler.max_num_batched_tokens 2048" in (tmp_path / "report.md").read_text()
+
+
+@pytest.mark.parametrize(
+    ("change", "half", "told"),
+    [
+        (-0.00447, 0.149, "−0.00 ± 0.15"),
+        (1.9612, 0.527, "+1.96 ± 0.53"),
+        (-35.53, 12.3, "−36 ± 12"),
+        (2.0, None, "+2.00"),
+    ],
+)
+def test_a_difference_has_the_digits_that_its_interval_supports(change, half, told):
+    assert MEASURES[0].difference(change, half) == told
+
+
 def test_without_the_usual_choice_the_first_one_is_the_baseline(put, tmp_path):
     for seed in range(2):
         put("sieve", seed)
@@ -95,8 +140,9 @@ def test_the_sweep_names_its_report_and_its_seed_decides_the_requests_too():
     cfg = composed("sweep=joint", "seed=7", config_name="simulate")
     assert get_method(cfg.report)
     assert cfg.workload.seed == 7
-    for axis, usual in USUAL.items():
-        assert usual in options(axis), f"the baseline of {axis} has a yaml"
+    defaults = [entry for entry in OmegaConf.load(CONF / "simulate.yaml").defaults if not isinstance(entry, str)]
+    usual = {group: choice for entry in defaults for group, choice in entry.items()}
+    assert {axis: usual[axis] for axis in USUAL} == USUAL, "the baseline is what runs where nothing is chosen"
 
 
 def test_a_small_joint_sweep_runs_from_the_command_line_to_the_report(tmp_path):

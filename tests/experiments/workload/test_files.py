@@ -103,6 +103,12 @@ def test_a_wrong_field_is_told_with_its_line_and_name(write, change, words):
     assert words in message
 
 
+def test_plain_text_is_answered_with_the_form_of_a_line(tmp_path):
+    (tmp_path / "trace").write_text("not a trace\n")
+    form = '{"timestamp": ..., "input_length": ..., "output_length": ..., "hash_ids": ...}'
+    assert f"; a line here looks like {form}" in complaint(tmp_path / "trace")
+
+
 def test_the_last_id_whose_tokens_fit_int32_is_accepted(write):
     (request,) = Mooncake(write({**ROW, "input_length": 512, "hash_ids": [2**22 - 1]}))
     assert request.tokens.tolist()[-1] == 2**31 - 1

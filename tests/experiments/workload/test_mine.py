@@ -98,8 +98,10 @@ def test_a_wrong_line_is_told_with_its_number_and_field(write, row, words):
         ('{"token_ids": [1]}\n'.encode("utf-16"), "iconv -f UTF-16"),
         ('{"text": "caf\xe9"}\n'.encode("latin-1"), "byte 13 of the line, 0xe9, is no UTF-8.*iconv -f LATIN1"),
         (b"PK\x03\x04 a spreadsheet", "malformed"),
+        (b"Just my prompt", r"malformed.*; a line here looks like \{\"text\": .*\"messages\": .*\"token_ids\": "),
+        (b'["a prompt"]', r"got `array`; a line here looks like \{\"text\""),
     ],
-    ids=["byte order mark", "UTF-16", "Latin-1", "binary"],
+    ids=["byte order mark", "UTF-16", "Latin-1", "binary", "plain text", "a list"],
 )
 def test_another_encoding_is_named_with_its_cure(tmp_path, data, words):
     (tmp_path / "x.jsonl").write_bytes(data)
