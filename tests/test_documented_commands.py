@@ -38,7 +38,7 @@ SMALL = {
     r"experiments\.kernel_ablation.*(sweep|-m)": "num_splits=1 tile_kv=32 num_warps=4",
     r"experiments\.kernel_ablation.*op=prefill": "batch=1 query_len=64",
     r"experiments\.kernel_ablation.*op=cascade": "shared_prefix=64",
-    r"experiments\.ablation\.session": "--rehearse --only decode --seconds 40",
+    r"experiments\.ablation\.session": "--rehearse --only decode --seconds 120",
     r"experiments\.simulate.*sweep=joint": "seed=0,1 evictor=lru,lfu order=fcfs victim=last block_size=16 "
     "num_blocks=600 hydra/launcher=basic",
     r"experiments\.bench_engine": "model=tiny threads=1 rounds=1 prompt_tokens=80 cached_tokens=64 batch_size=2 "
