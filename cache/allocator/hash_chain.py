@@ -102,7 +102,7 @@ class HashChain(CountingAllocator):
             return
         contents, keys, table = self._prepare(seq), seq.keys, seq.block_table
         index, nodes, parents, num_children = self._index, self._nodes, self._parents, self._num_children
-        last_access, now, leaf_only = self._last_access, seq.access.index, self.leaf_only
+        last_access, now, leaf_only, refs = self._last_access, seq.access.index, self.leaf_only, self._refs
         node: Node = seq.node
         parent = table[start - 1] if start else NO_PARENT
         run_start = start  # blocks run_start..i are new here and not yet told to the evictor
@@ -129,6 +129,9 @@ class HashChain(CountingAllocator):
                 else:
                     if other[1] != contents[i] or not _same_prefix(other[0], node):
                         seq.sealed = True  # another prefix holds this key: the rest stays private
+                        break
+                    if refs[block] > 1:
+                        seq.sealed = True  # a branch shares it and would not own what the rest hangs below
                         break
                     self._replace_duplicate(seq, i, cached)
                     duplicates.append(cached)

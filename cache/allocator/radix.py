@@ -156,6 +156,12 @@ class Radix(RunTree):
                     if count < len(child.blocks):
                         child = self._split(child, count)
                 if child.blocks[0] != seq.block_table[i]:
+                    private = self._num_private(seq.block_table, i, i + count)
+                    if private < count:  # a branch shares the next one and would not own what the rest hangs below
+                        seq.sealed, num_full = True, i + private
+                        if not private:
+                            break
+                        stop, count, child = num_full, private, self._split(child, private)
                     self._replace_duplicates(seq, child, i)
                     duplicates.append(child)
                 elif duplicates:

@@ -9,6 +9,7 @@ Looking at single blocks scans the pool once per state of the cache. Knows nothi
 
 from __future__ import annotations
 
+from collections.abc import Sequence as Items
 from itertools import groupby
 
 from cache.allocator.base import Allocator
@@ -141,6 +142,11 @@ class RunTree(Allocator):
     def _runs_of_strays(self, blocks: list[int]) -> list[Run]:
         strays = self._strays
         return list(dict.fromkeys(strays[block] for block in blocks if block in strays)) if strays else []
+
+    def _num_private(self, table: Items[int], start: int, stop: int) -> int:
+        """How many blocks from `start` on have no other owner before the first that has one, or `stop`."""
+        more = self._more_owners
+        return next((i for i in range(start, stop) if table[i] in more), stop) - start if more else stop - start
 
     def _lose_owner(self, run: Run) -> None:
         if not run.refs:
