@@ -35,8 +35,6 @@ if TYPE_CHECKING:
 
 Table = Union[Sequence[Row], "DataFrame"]
 """Rows, or a data frame where there are many."""
-MOST_TRACKED_ROWS = 100_000
-"""A tracker gets the first so many rows of a table; the record has all."""
 
 Draw = Callable[[Sequence[Row], Row], "Mapping[str, Figure]"]
 """(time series, metrics) → figures by file name."""
@@ -155,7 +153,7 @@ def _run(
             record.add(file, data)
         images = _draw(record, result, series, metrics) if plots else []
         record.add("environment.json", json_file(_provenance(metrics, config, list(hydra.overrides.task))))
-        tracker.finish(metrics, {name: _tracked_rows(table) for name, table in tables.items()}, images)
+        tracker.finish(metrics, tracked(tables, tracker.most_rows), images)
     record.commit(metrics)
     return dict(metrics), result.show
 
@@ -166,10 +164,22 @@ def _check_seed(cfg: DictConfig) -> None:
         raise UserError(f"seed={seed} must be a whole number of 0 or more.")
 
 
-def _tracked_rows(table: Table) -> Sequence[Row]:
+def tracked(tables: Mapping[str, Table], most: int) -> dict[str, Sequence[Row]]:
+    """The first `most` rows of every table, and a note where that is not all."""
+    for name, table in tables.items():
+        if 0 < most < len(table):
+            print(
+                f"note: the tracker keeps the first {most:,} of {len(table):,} rows of {name}; "
+                f"{name}.parquet of the record has all",
+                file=sys.stderr,
+            )
+    return {name: _first(table, most) for name, table in tables.items()}
+
+
+def _first(table: Table, most: int) -> Sequence[Row]:
     if isinstance(table, Sequence):
-        return table[:MOST_TRACKED_ROWS]
-    part: Any = table.head(MOST_TRACKED_ROWS).astype(object)
+        return table[:most]
+    part: Any = table.head(most).astype(object)
     rows: list[Row] = part.where(part.notna(), None).to_dict("records")
     return rows
 

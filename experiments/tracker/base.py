@@ -17,6 +17,9 @@ Row = dict[str, Any]
 class Tracker(ABC):
     """One instance tracks one run; leaving the `with` block by an exception aborts it."""
 
+    most_rows: int = 0
+    """Rows of a table that it keeps; longer tables reach `finish` without the rest, which the record has."""
+
     def __enter__(self) -> Tracker:
         return self
 

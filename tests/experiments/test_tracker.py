@@ -14,11 +14,13 @@ import pytest
 import wandb
 from hydra.utils import instantiate
 from omegaconf import OmegaConf
+from pandas import DataFrame
 from support import toy_lab
 from support.conf import CONF, options
 from wandb.proto import wandb_internal_pb2
 
 from experiments.errors import UserError
+from experiments.job import tracked
 from experiments.tracker.base import Tracker
 from experiments.tracker.jsonl import JsonLines
 from experiments.tracker.wandb import WandB
@@ -86,6 +88,23 @@ def test_the_offline_wandb_run_holds_the_numbers_of_the_record(tmp_path: Path) -
     assert config["block_size"] == 16
     assert list(folder.glob("block_size=16/wandb/offline-run-*/files/media/table/results*"))
     assert read_run(folder)[0]["runs"] == 2, "the sweep has a run of its own, with its report"
+
+
+@pytest.mark.parametrize("frame", [False, True])
+def test_a_table_longer_than_wandb_keeps_is_cut_before_it_is_built_and_said(
+    frame: bool, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert WandB.most_rows == wandb.Table.MAX_ROWS, "W&B drops rows beyond this without a word"
+    rows = [{"block": index, "age": None if index % 2 else index} for index in range(WandB.most_rows + 1)]
+    tables = tracked({"ledger": DataFrame(rows) if frame else rows, "results": rows[:1]}, WandB.most_rows)
+    assert "first 10,000 of 10,001 rows of ledger" in capsys.readouterr().err
+    with WandB("pagelab") as tracker:
+        tracker.start(tmp_path, "name", None, {})
+        tracker.finish({}, tables, [])
+    (file,) = tmp_path.glob("wandb/offline-run-*/files/media/table/ledger*")
+    assert json.loads(file.read_text())["data"] == [[row["block"], row["age"]] for row in rows[:-1]]
+    assert tracked({"ledger": rows}, JsonLines.most_rows) == {"ledger": []}
+    assert capsys.readouterr().err == "", "who keeps no table is not short of rows"
 
 
 def test_a_failing_job_closes_its_wandb_run_as_failed(tmp_path: Path) -> None:
