@@ -239,8 +239,15 @@ def curves_job(cfg: DictConfig, log: Callable[[Row], None]) -> Result:
 
 
 def notes_of(rows: Sequence[Row]) -> list[str]:
-    """What a reader of sampled points must know: how far samples were off, and what the error does not cover."""
+    """What a reader must know: which pools refuse requests, how far samples were off, what the error does not cover."""
     notes = []
+    refused = {row["num_blocks"]: row["refused"] for row in rows if row["refused"]}
+    if refused:
+        notes.append(
+            f"pools of {', '.join(f'{size:,.0f}' for size in refused)} blocks refuse requests larger than they are "
+            f"({', '.join(f'{count:,}' for count in refused.values())} of them): their rates are over fewer requests "
+            "and do not compare with those of other pools"
+        )
     for policy in dict.fromkeys(row["policy"] for row in rows if row["how"] == "sampled"):
         mine = [row for row in rows if row["policy"] == policy and row["how"] == "sampled"]
         worst = max(mine, key=lambda row: abs(row["bias"]))

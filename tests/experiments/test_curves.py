@@ -166,6 +166,16 @@ def test_an_unbounded_pool_has_a_row_and_no_place_in_the_figure() -> None:
         assert frame.num_blocks.iloc[-1] == inf or figures == []
 
 
+def test_pools_that_refuse_requests_are_named_since_their_rates_are_over_others() -> None:
+    made = curves(MultiTurn(num_sessions=30, turns=6, system_tokens=64), 16)
+    rows = made.lru([20, 30, 3000])
+    some, fewer, none = (row["refused"] for row in rows)
+    assert some > fewer > none == 0
+    (note,) = notes_of([*rows, *made.whole("fifo", [20, 30])])
+    assert note.startswith(f"pools of 20, 30 blocks refuse requests larger than they are ({some}, {fewer} of them)")
+    assert notes_of(rows[2:]) == []
+
+
 def test_options_take_the_place_of_the_chosen_ones() -> None:
     cfg = composed(config_name="curves")
     made = with_options(cfg, {"num_blocks": 7}, evictor="fifo")
