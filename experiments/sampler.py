@@ -37,7 +37,8 @@ class Sampler:
         self._time += end - start
         self.peak = max(self.peak, step.used_blocks)
         self.peak_waiting = max(self.peak_waiting, len(scheduler.waiting))
-        self.peak_running = max(self.peak_running, scheduler.running.num_branches)
+        in_step = len(step.decodes) + len(step.chunks)  # who ends with this step runs no more, but did
+        self.peak_running = max(self.peak_running, scheduler.running.num_branches, in_step)
         if end >= self._due:
             self._due = (end // self._every + 1) * self._every if self._every else end
             self.row(end)

@@ -80,6 +80,7 @@ def test_every_time_of_a_small_simulation_is_what_it_is_by_hand() -> None:
     assert metrics["goodput"] == pytest.approx(1 / 103.0)
     assert (metrics["steps"], metrics["failed"], metrics["preemptions"]) == (4, 0, 0)
     assert series[-1]["used_blocks"] == 0
+    assert metrics["peak_running"] == 2, "the second runs beside the first, though it ends with its only step"
 
 
 def test_requests_larger_than_the_pool_are_counted_and_the_others_served() -> None:
