@@ -31,7 +31,7 @@ def draw_serving(rows: Sequence[Row], series: Sequence[Row], metrics: Row) -> di
 
 
 def _draw(served: Sequence[Row], series: Sequence[Row], metrics: Row) -> Figure:
-    from matplotlib.ticker import FuncFormatter
+    from matplotlib.ticker import FuncFormatter, MaxNLocator
 
     figure, axes = panels(2, 2, width=4.3, height=2.5)
     levels, queues, waits, shares = axes
@@ -40,6 +40,7 @@ def _draw(served: Sequence[Row], series: Sequence[Row], metrics: Row) -> Figure:
     for panel in (levels, queues):
         panel.set_ylim(bottom=0)
         panel.set_xlim(0, max(series[-1]["time"], 1e-9))
+        panel.yaxis.set_major_locator(MaxNLocator("auto", integer=True))
         panel.yaxis.set_major_formatter(FuncFormatter(lambda value, _: thousands(value)))
         panel.set_xlabel("seconds")
     _waits(waits, served, metrics)

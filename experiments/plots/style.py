@@ -143,11 +143,12 @@ def render(figure: Figure) -> dict[str, bytes]:
 
 
 def thousands(count: float) -> str:
-    """1,234,567 as "1.2 M"."""
+    """1,234,567 as "1.23 M"; a small number that is not whole keeps its fraction."""
+    count = float(f"{count:.3g}")  # before the unit is chosen: 999,999 is 1 M, not 1e+03 k
     for unit, size in (("G", 1e9), ("M", 1e6), ("k", 1e3)):
         if count >= size:
-            return f"{count / size:.3g} {unit}"
-    return f"{count:.0f}"
+            return f"{count / size:g} {unit}"
+    return f"{count:g}"
 
 
 def some(values: Sequence[T]) -> list[T]:

@@ -13,7 +13,8 @@ from support.browser import Browser, find_browser
 
 from experiments.errors import UserError
 from experiments.plots.series import draw_series
-from experiments.plots.style import looks, render, spread
+from experiments.plots.serving import draw_serving
+from experiments.plots.style import looks, render, spread, thousands
 from experiments.record import RecordWriter, StoredRecord
 from experiments.report import Report, main, write_report
 from experiments.reporting.differences import config_differences
@@ -152,6 +153,24 @@ def test_labels_are_moved_apart_and_no_further_than_needed() -> None:
     assert spread([0.0, 5.0, 9.0], 1.0) == [0.0, 5.0, 9.0]
     places = spread([1.0, 1.0, 1.1, 7.0], 1.0)
     assert places == pytest.approx([1.0333 - 1, 1.0333, 1.0333 + 1, 7.0], abs=1e-3)
+
+
+@pytest.mark.parametrize(
+    ("count", "text"),
+    [(0, "0"), (2.5, "2.5"), (12.5, "12.5"), (738.0, "738"), (999.6, "1 k"), (999_999, "1 M"), (1_234_567, "1.23 M")],
+)
+def test_a_number_on_an_axis_says_what_it_is(count: float, text: str) -> None:
+    assert thousands(count) == text
+
+
+def test_counts_of_requests_are_marked_at_whole_numbers() -> None:
+    levels = {"used_blocks": 1, "cached_blocks": 1, "free_blocks": 1, "waiting": 0, "swapped": 0}
+    series = [{"time": float(time), "running": running, **levels} for time, running in enumerate((0, 16, 3))]
+    row = {"ttft": 0.1, "tpot": 0.1, "e2e": 1.0, "arrival": 0.0, "error": None}
+    (figure,) = draw_serving([row, row | {"arrival": 2.0}], series, {"slo_ttft": 2.0, "slo_tpot": 0.1}).values()
+    figure.canvas.draw()
+    for panel in figure.axes[:2]:
+        assert all(float(label.get_text()).is_integer() for label in panel.get_yticklabels())
 
 
 def test_the_plot_of_one_run_bears_gaps_and_an_unbounded_pool() -> None:
