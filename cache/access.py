@@ -17,10 +17,11 @@ class Retention:
 
 @dataclass(frozen=True, slots=True)
 class Access:
-    """One request, as policies see it.
+    """One lookup on behalf of a request, as policies see it.
 
-    `index` is the logical clock (0, 1, 2 …: one tick per request, never per step); `time` is its arrival in seconds;
-    `num_tokens` the length of its prompt. The rest are hints a serving system has and a policy may use or ignore.
+    `index` is the logical clock (0, 1, 2 …: one tick per lookup, never per step) and `time` the same in seconds: when
+    the request was let in, not when it arrived, so both only ever grow. `num_tokens` is the length of its prompt. The
+    rest are hints a serving system has and a policy may use or ignore.
     """
 
     index: int
@@ -34,3 +35,12 @@ class Access:
     """What is more or less precious in the prompt than the request as a whole."""
     last_turn: bool = False
     """The session is known to end with this request."""
+    request: int | None = None
+    """Which request it is, where that is not `index`: where requests queue, overtake, and are let in again."""
+    again: bool = False
+    """The request was let in before, and preempted."""
+
+    @property
+    def request_index(self) -> int:
+        """Which request it is."""
+        return self.index if self.request is None else self.request

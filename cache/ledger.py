@@ -81,7 +81,7 @@ class Ledger(Observer):
         """The first key of all; while there is no other, nothing else is watched."""
         self._late: dict[Sequence, Node] = {}
         """Sequences that have grown since they were followed last, and the runs in the tree from which they go on."""
-        self._now = 0
+        self._now = self._request = 0
         self._last_touches: Callable[[Items[int]], Iterable[tuple[int, int]]] = lambda blocks: ()
         if full:
             self._follow_blocks()
@@ -94,8 +94,8 @@ class Ledger(Observer):
     def looked_up(self, seq: Sequence, num_hits: int, limit: int) -> None:
         access, root, size, times = seq.access, seq.root or b"", self.tree.block_size, self._times
         now = access.index
-        counts = self.repeated if now in times else self.counts
-        self._now, times[now] = now, access.time
+        counts = self.repeated if access.again or now in times else self.counts
+        self._now, self._request, times[now] = now, access.request_index, access.time
         if root != self._only_key:
             self._meet_key(root)
         segments, tail = seq.segments(size), seq.tail(size)
@@ -206,7 +206,7 @@ class Ledger(Observer):
     def _count(self, counts: Counter[str], reason: str, depth: int, count: int, **columns: Any) -> None:
         counts[reason] += count
         if self.rows is not None:
-            self.rows.add(self._now, depth, count, CODES[reason], **columns)
+            self.rows.add(self._request, depth, count, CODES[reason], **columns)
 
     def _count_hits(self, counts: Counter[str], runs: Items[Known], num_hits: int, blocks: list[int]) -> None:
         counts[HIT] += num_hits
@@ -218,7 +218,7 @@ class Ledger(Observer):
             at_hit.add(now, last, count)
             if rows is not None:
                 held = blocks[depth : depth + count]
-                rows.add(now, depth, count, CODES[HIT], held, now - last, self._seconds_since(last))
+                rows.add(self._request, depth, count, CODES[HIT], held, now - last, self._seconds_since(last))
             if depth + count == num_hits:
                 return
 

@@ -45,7 +45,7 @@ def blocks(
     position: dict[int, int] = {}
     for seq in manager.live_sequences:
         for place, block in enumerate(seq.block_table):
-            owners.setdefault(block, []).append(called.get(id(seq), str(seq.access.index)))
+            owners.setdefault(block, []).append(called.get(id(seq), str(seq.access.request_index)))
             position[block] = place
     held = {} if ledger is None or ledger.blocks is None else ledger.blocks.prefixes()
     ids = sorted(owners.keys() | held.keys()) if allocator.num_blocks == inf else range(int(allocator.num_blocks))
@@ -66,7 +66,7 @@ def sequences(manager: CacheManager) -> pd.DataFrame:
     """One row per sequence that holds blocks: request, tokens, hit, immutable and all blocks, its table, its keys."""
     rows = [
         {
-            "request": seq.access.index,
+            "request": seq.access.request_index,
             "session": seq.access.session,
             "num_tokens": seq.num_tokens,
             "num_computed_tokens": seq.num_computed_tokens,

@@ -161,6 +161,12 @@ class Request:
         assert self.head is not None
         return self.head.seq
 
+    def let_in(self, tick: int, now: float) -> None:
+        """It is about to look its head up: what policies are told of it from now on."""
+        again = self.hit_tokens is not None
+        self.access = replace(self.access, index=tick, time=now, request=self.index, again=again)
+        self.head_seq.access = self.access
+
     def new_sequence(self, outputs: Items[int] = ()) -> Sequence:
         """A sequence of the prompt and some outputs, holding no blocks."""
         wants_scores = self.params.prompt_logprobs is not None and len(self.prompt_scores) < len(self.prompt) - 1

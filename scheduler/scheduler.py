@@ -83,7 +83,7 @@ class Scheduler:
         self.swapped = Waiting(order)
         self.running = Running(manager, self.limits.max_model_len, foretell)
         self.outcomes = Outcomes(self.running, stop or StopRules())
-        self.num_steps = 0
+        self.num_steps = self._num_admissions = 0
         self.num_preemptions = 0
 
     def observe(self, observer: Observer) -> None:
@@ -282,6 +282,8 @@ class Scheduler:
         alone = not self.running.requests  # then the watermark protects nobody
         if not self.manager.can_allocate(seq) and not (alone and self.manager.fits(seq)):
             return False
+        request.let_in(self._num_admissions, now)
+        self._num_admissions += 1
         found = self.manager.allocate(seq)
         if seq.partial_copy is not None:
             step.move("copy", [seq.partial_copy])
