@@ -166,7 +166,8 @@ def _nucleus(weights: Tensor, top_p: float) -> Tensor:
 
 
 def _log_norms(logits: Tensor) -> list[float]:
-    norms: list[float] = torch.logsumexp(logits, -1).tolist()
+    # Row by row: how torch cuts a sum among its threads depends on the number of rows, and with it the last bit.
+    norms = [float(torch.logsumexp(row, -1)) for row in logits]
     for r, norm in enumerate(norms):
         if norm != norm:
             raise ValueError(f"logits of row {r} hold NaN: the model's weights are broken or it read unwritten K and V")

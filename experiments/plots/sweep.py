@@ -26,9 +26,11 @@ FAR_BELOW = -1.0
 def draw_sweep(frame: DataFrame) -> dict[str, Figure]:
     """Figures by file name; those whose axis has a single point are left out.
 
-    `frame`: columns policy, base, setup, block_size, pool_group, pool_tokens (inf allowed), num_blocks, token_hit_rate,
-    ceiling_token_hit_rate, gap_closed (NaN where there is no gap); one row per combination.
+    `frame`: columns policy, block_size, pool_group, pool_tokens (inf allowed), num_blocks, token_hit_rate,
+    ceiling_token_hit_rate, gap_closed (NaN where there is no gap), and where policies ran in several setups base (the
+    policy's evictor) and setup; one row per combination.
     """
+    frame = frame.assign(base=frame.get("base", frame.policy), setup=frame.get("setup", ""))
     figures = {}
     finite = frame[frame.pool_tokens < float("inf")]
     with paper():

@@ -126,3 +126,16 @@ def test_nan_logits_are_refused_with_the_row() -> None:
 def test_a_parameter_out_of_range_is_named(field: str, value: float) -> None:
     with pytest.raises(ValueError, match=field):
         SamplingParams(**{field: value})
+
+
+@pytest.mark.parametrize("vocab_size", [512, 49_152])
+def test_log_probabilities_of_a_row_do_not_depend_on_the_rows_beside_it(vocab_size: int) -> None:
+    logits = torch.randn(64, vocab_size, generator=torch.Generator().manual_seed(0)) * 0.3
+    tokens = list(range(64))
+    torch.set_num_threads(2)  # how a sum is cut among threads is what could differ
+    try:
+        together = score(logits, tokens, 2)
+        alone = [one for r in range(64) for one in score(logits[r : r + 1], tokens[r : r + 1], 2)]
+    finally:
+        torch.set_num_threads(1)
+    assert together == alone
