@@ -137,7 +137,8 @@ class Mine(RecordedWorkload):
                     turn = turns[session] if session is not None else 0
                 if session is not None:
                     turns[session] = turn + 1
-                extra = ExtraKeys(lora=row.lora, tenant=row.tenant) if row.lora or row.tenant else NO_EXTRA_KEYS
+                lora, tenant = row.lora or None, row.tenant or None  # logs write "" for none
+                extra = ExtraKeys(lora=lora, tenant=tenant) if lora or tenant else NO_EXTRA_KEYS
                 yield Request(PackedTokens(ids), row.timestamp, row.output_tokens, session, turn, row.category, extra)
 
     def options(self) -> dict[str, str | int | float | bool | None]:

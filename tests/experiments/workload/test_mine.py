@@ -48,6 +48,13 @@ def test_sessions_count_their_turns_and_tenants_split_the_cache(write):
     assert request.extra_keys == ExtraKeys(lora="l", tenant="t")
 
 
+@pytest.mark.parametrize(("field", "other"), [("lora", "tenant"), ("tenant", "lora")])
+def test_an_empty_tenant_or_adapter_is_none_whatever_the_other_is(write, field, other):
+    lines = [more | {"token_ids": [1]} for given in ({}, {other: "x"}) for more in (given, {**given, field: ""})]
+    keys = [request.extra_keys for request in Mine(write(*lines, name="e"))]
+    assert keys == [ExtraKeys(), ExtraKeys(), ExtraKeys(**{other: "x"}), ExtraKeys(**{other: "x"})]
+
+
 def test_a_folder_is_read_in_order_of_names_and_blamed_by_file(tmp_path):
     (tmp_path / "b.jsonl").write_text('{"token_ids": [2]}\n')
     (tmp_path / "a.jsonl.gz").write_bytes(gzip.compress(b'{"token_ids": [1]}\n'))
