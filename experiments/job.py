@@ -190,9 +190,12 @@ def _draw(record: RecordWriter, result: Result, series: Sequence[Row], metrics: 
     from experiments.plots.style import render
 
     plots = []
-    for name, figure in result.draw(series, metrics).items():
-        for suffix, data in render(figure).items():
-            plots.append(record.add(f"{name}.{suffix}", data))
+    try:
+        for name, figure in result.draw(series, metrics).items():
+            for suffix, data in render(figure).items():
+                plots.append(record.add(f"{name}.{suffix}", data))
+    except (ArithmeticError, ValueError) as error:  # numbers no axis can hold; what was measured is worth keeping
+        print(f"note: not all plots could be drawn ({type(error).__name__}: {error})", file=sys.stderr)
     return plots
 
 

@@ -47,6 +47,9 @@ from scheduler.simulated import Cost, SimulatedExecutor, made_up_tokens
 SMALLEST_BLOCK = 16
 SUMMED = ("recomputed_tokens", "rehit_tokens", "swapped_in_tokens", "inflight_waits")
 
+LATEST = 1e9
+"""Seconds after the first request, 31 years; a double still tells a microsecond there."""
+
 
 def simulate(
     arrivals: Iterable[Request],
@@ -121,7 +124,8 @@ def partial_reuse(scheduler: Scheduler, served: Sequence[Row]) -> Row:
 def arrivals_of(workload: Workload, rate: float | None = None) -> Iterator[Request]:
     """The workload as requests for a scheduler. `rate`: mean requests per second to stretch the arrivals to.
 
-    Raises UserError for a rate that is no positive number, or for a workload whose arrivals have no rate to change.
+    Raises UserError for a rate that is no positive number, for a workload whose arrivals have no rate to change, and for
+    arrivals so late that a step no longer moves the clock.
     """
     scale = 1.0
     if rate is not None:
@@ -134,11 +138,17 @@ def arrivals_of(workload: Workload, rate: float | None = None) -> Iterator[Reque
     first: float | None = None
     for index, request in enumerate(workload):
         first = request.arrival if first is None else first
+        arrival = (request.arrival - first) * scale
+        if abs(arrival) > LATEST:
+            raise UserError(
+                f"request {index} arrives {abs(arrival):.3g} s after the first, {abs(arrival) / 3.15576e7:.3g} years: "
+                "arrivals are seconds. Are these in milliseconds or nanoseconds?"
+            )
         yield Request(
             index,
             request.tokens,
             SamplingParams(max_tokens=max(1, request.num_output_tokens), temperature=0, ignore_eos=True),
-            (request.arrival - first) * scale,
+            arrival,
             extra_keys=request.extra_keys,
             session=request.session,
             turn=request.turn,

@@ -50,6 +50,12 @@ def test_a_bug_shows_its_traceback(lab: Path) -> None:
     assert "KeyError: 'a bug'" in err
 
 
+def test_a_plot_that_cannot_be_drawn_costs_the_plot_and_not_the_run(lab: Path) -> None:
+    code, out, err = toy_lab.run(lab, "fail=plot")
+    assert (code, toy_lab.last_json(out)["requests"]) == (0, 5)
+    assert "not all plots could be drawn (LinAlgError: Singular matrix)" in err
+
+
 def test_an_unknown_override_is_refused_with_the_settings_there_are(lab: Path) -> None:
     code, out, err = toy_lab.run(lab, "nonsense=1")
     assert code == 2

@@ -110,6 +110,12 @@ def test_a_rate_that_is_none_is_refused(rate: float) -> None:
         list(arrivals_of(Listed([(1, 5, 1), (1, 5, 1)]), 1.0))
 
 
+@pytest.mark.parametrize("late", [1.7e18, -1.7e18, 1e308])
+def test_arrivals_beyond_what_a_clock_can_tell_apart_are_refused(late: float) -> None:
+    with pytest.raises(UserError, match=r"request 1 arrives .* years: arrivals are seconds"):
+        list(arrivals_of(Listed([(0.0, 5, 1), (late, 5, 1)])))
+
+
 def numbers(*overrides: str) -> dict[str, Any]:
     metrics = dict(simulate_job(composed(*SMALL, *overrides, config_name="simulate"), lambda row: None).metrics)
     for name in ("seconds", "requests_per_second"):
