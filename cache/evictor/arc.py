@@ -103,12 +103,16 @@ class ArcRuns(QueuedRuns):
 
 def learn(target: float, capacity: int, b1: int, b2: int, returns_to_b1: bool, count: int = 1) -> float:
     """The boundary once `count` ghosts of one list have returned, one after the other; the lists held `b1` and `b2`."""
-    mine, other = (b1, b2) if returns_to_b1 else (b2, b1)
-    bound, sign = (float(capacity), 1.0) if returns_to_b1 else (0.0, -1.0)
-    for held in range(mine, mine - count, -1):
-        if target == bound:
-            break
-        target = min(capacity, max(0.0, target + sign * max(1.0, other / held)))
+    if returns_to_b1:
+        for held in range(b1, b1 - count, -1):
+            target += b2 / held if b2 > held else 1.0
+            if target >= capacity:
+                return capacity
+    else:
+        for held in range(b2, b2 - count, -1):
+            target -= b1 / held if b1 > held else 1.0
+            if target <= 0:
+                return 0.0
     return target
 
 

@@ -70,10 +70,8 @@ class Ghosts(Generic[T]):
         self.shrink(limit)
 
     def remember_all(self, keys: Sequence[Hashable], memory: T, limit: int) -> None:
-        """`remember` each of these keys, the last one as the newest."""
+        """`remember` each of these keys, the last one as the newest. Takes longer where one of them is a ghost already."""
         if keys:
-            if not self.knows_none_of(keys):
-                self.recall_all(keys)
             self._append(Batch(list(keys), memory))
         self.shrink(limit)
 
@@ -131,22 +129,22 @@ class Ghosts(Generic[T]):
                 self._num_listed -= len(keys) - stop
 
     def _append(self, batch: Batch[T]) -> None:
-        """A batch of keys of which none is remembered."""
         batch_of = self._batch_of
         before = len(batch_of)
         batch_of.update(dict.fromkeys(batch.keys, batch))
-        batch.live = len(batch_of) - before
-        if batch.live < len(batch.keys):  # two blocks of one key: the hash has failed
-            batch.keys = list(dict.fromkeys(batch.keys))
         self._batches.append(batch)
         self._num_listed += batch.live
-        if self._num_listed > 2 * len(batch_of) + MOST_JOINED:
+        if len(batch_of) - before < batch.live:  # ghosts already, or two blocks of one key
+            batch.keys = list(dict.fromkeys(batch.keys))
+            self._sweep()
+        elif self._num_listed > 2 * len(batch_of) + MOST_JOINED:
             self._sweep()
 
     def _sweep(self) -> None:
-        """Take out of the batches what was recalled."""
+        """Take out of the batches what was recalled, or has moved on to a later one."""
         for batch in self._batches:
             batch.keys, batch.first = self._living(batch), 0
+            batch.live = len(batch.keys)
         self._batches = deque(batch for batch in self._batches if batch.live)
         self._num_listed = len(self._batch_of)
 

@@ -69,7 +69,10 @@ class Random(Evictor):
 
 
 class RandomRuns(RunPolicy):
-    """The same over runs: every draw takes the last block of one. `run.entry`: its place among the candidates."""
+    """The same over runs: every draw takes the last block of one, and what a run loses is told at once.
+
+    `run.entry`: its place among the candidates.
+    """
 
     def __init__(self, generator: Generator) -> None:
         self._random = generator
@@ -101,16 +104,29 @@ class RandomRuns(RunPolicy):
             last.entry = run.entry
         run.entry = None
 
-    def victims(self, count: int, trim: Trim) -> None:
-        draw, runs = self._random.random, self._runs
+    def victims(self, count: int, trim: Trim) -> list[int]:
+        draw, runs, chosen = self._random.random, self._runs, list[int]()
+        going: dict[Run, int] = {}  # how many of its last blocks were drawn and not yet told
         for _ in range(count):
             if not runs:
                 raise PolicyError("RandomRuns was asked for a victim and has no candidate")
-            run = runs[int(draw() * len(runs))]
+            place = int(draw() * len(runs))
+            run, last = runs[place], runs[-1]
+            gone = going.get(run, 0) + 1
+            chosen.append(run.blocks[-gone])
+            runs[place], runs[-1] = last, run  # drawn from the list, and if it has more blocks at its end again
+            last.entry, run.entry = place, len(runs) - 1
+            if gone < len(run.blocks):
+                going[run] = gone
+                continue
+            going.pop(run, None)
             self.removed(run)
-            rest = trim(run, 1)
-            if rest is not None:
-                self.evictable(rest)
+            uncovered = trim(run, gone)
+            if uncovered is not None:
+                self.evictable(uncovered)
+        for run, gone in going.items():
+            trim(run, gone)
+        return chosen
 
     def candidates(self) -> set[int]:
         return {run.blocks[-1] for run in self._runs}

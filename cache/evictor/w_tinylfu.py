@@ -13,7 +13,11 @@ O(log n) amortised per candidate, O(1) per touched block; remembers no keys, onl
 
 from __future__ import annotations
 
+from bisect import bisect_left, bisect_right
 from collections.abc import Hashable, Sequence
+from itertools import compress, islice
+from itertools import count as count_from
+from operator import ne
 
 from cache.access import Access
 from cache.evictor.count_min import CountMin
@@ -116,7 +120,7 @@ class WTinyLfuRuns(QueuedRuns):
         super().inserted(runs, access, keys)
         before = self.sketch.read(keys)
         if any(before):
-            self._mark_each(runs, [once_more(count) for count in before])
+            self._mark_each(runs, before)
         else:
             for run in runs:
                 run.rank[0].mark = 1
@@ -171,16 +175,17 @@ class WTinyLfuRuns(QueuedRuns):
     def gone(self, piece: Piece, keys: Sequence[Hashable]) -> None:
         self.sketch.write(keys, piece.mark)
 
-    def _mark_each(self, runs: Sequence[Run], counts: Sequence[int]) -> None:
-        """Cut the only pieces of new runs where the counts of their blocks change."""
+    def _mark_each(self, runs: Sequence[Run], before: Sequence[int]) -> None:
+        """Cut the only pieces of new runs where the counts of their blocks, `before` this use, change."""
         first = runs[0].depth
+        edges = list(compress(count_from(1), map(ne, before, islice(before, 1, None))))
         for run in runs:
             piece: Piece = run.rank[0]
-            for depth in range(piece.start + 1, piece.stop):
-                if counts[depth - first] != counts[depth - first - 1]:
-                    piece.mark = counts[depth - first - 1]
-                    piece = self.cut(piece, depth)
-            piece.mark = counts[piece.stop - first - 1]
+            start = bisect_right(edges, piece.start - first)
+            for edge in edges[start : bisect_left(edges, piece.stop - first, start)]:
+                piece.mark = once_more(before[edge - 1])
+                piece = self.cut(piece, first + edge)
+            piece.mark = once_more(before[piece.start - first])
 
     def _age(self) -> None:
         if self._uses >= USES_PER_BLOCK * max(self.capacity, FEWEST_BLOCKS):

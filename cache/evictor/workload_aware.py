@@ -35,24 +35,32 @@ class Reuse:
 
     def __init__(self) -> None:
         self.uses = self.reuses = self.gaps = 0
+        self._known: tuple[float, float, float, float] | None = None
+        """Horizon, share that is used again, mean gap, chance of one that lives to be used soon; until more is learned."""
 
     def reused(self, count: int, gap: float) -> None:
         """Blocks of the category were used again, `gap` seconds after their last use."""
+        self._known = None
         self.reuses += count
         self.gaps += count * max(int(gap * TICKS), 0)
 
     def used(self, count: int) -> None:
         """Blocks were used by a request of the category; what was learned is halved once it is plenty."""
+        self._known = None
         self.uses += count
         if self.uses > MEMORY:
             self.uses, self.reuses, self.gaps = self.uses // 2, self.reuses // 2, self.gaps // 2
 
     def chance(self, age: float, horizon: float) -> float:
         """That a block unused for `age` seconds is used within the next `horizon` seconds."""
-        share = min((self.reuses + PRIOR / 2) / (self.uses + PRIOR), 0.999)
-        mean = max((self.gaps / TICKS + PRIOR / 2 * horizon) / (self.reuses + PRIOR / 2), 1e-6)
+        known = self._known
+        if known is None or known[0] != horizon:
+            share = min((self.reuses + PRIOR / 2) / (self.uses + PRIOR), 0.999)
+            mean = max((self.gaps / TICKS + PRIOR / 2 * horizon) / (self.reuses + PRIOR / 2), 1e-6)
+            self._known = known = horizon, share, mean, 1 - exp(-horizon / mean)
+        _, share, mean, soon = known
         alive = share * exp(-age / mean)
-        return alive * (1 - exp(-horizon / mean)) / (1 - share + alive)
+        return alive * soon / (1 - share + alive)
 
 
 class Category(CandidateQueue):

@@ -50,3 +50,22 @@ def test_no_two_rows_have_widths_with_a_common_divisor(counters: int) -> None:
     assert len(widths) == 4
     assert min(widths) == counters
     assert all(gcd(a, b) == 1 for i, a in enumerate(widths) for b in widths[:i])
+
+
+@given(
+    batches=st.lists(st.tuples(st.integers(0, 9), st.integers(1, 150), st.integers(1, 255)), max_size=12),
+    counters=st.integers(1, 400),
+)
+def test_many_keys_at_once_are_written_and_read_as_they_would_be_one_by_one(
+    batches: list[tuple[int, int, int]], counters: int
+) -> None:
+    together, singly = CountMin(counters), CountMin(counters)
+    for first, number, count in batches:
+        keys = [hash(("key", first + i)) for i in range(number)]
+        together.write(keys, count)
+        for key in keys:
+            singly.write([key], count)
+        together.halve()
+        singly.halve()
+        assert together.read(keys) == [known for key in keys for known in singly.read([key])]
+    assert together._rows == singly._rows
