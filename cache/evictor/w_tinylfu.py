@@ -2,7 +2,8 @@
 
 The window's first candidate meets the one the main part would evict; the one used less often goes, so one-time blocks
 rarely displace anything. Resident blocks carry their counts; those of what has left are in a sketch (`count_min.py`),
-where a block that returns finds its own. All are halved once ten uses per block of the pool have been counted.
+where a block that returns finds its own. All are halved once ten uses per block of the pool have been counted, and a
+row of the sketch has a counter for each of these.
 
 A request moves at once: first all it touches goes where it belongs, then what overflows there goes on. While the pool
 fills up there is nothing to duel for, and what leaves the window enters the main part.
@@ -36,7 +37,7 @@ class WTinyLfu(QueueEvictor):
     """Window, probation, protected."""
 
     def __init__(self, window: float = 0.01, protected: float = 0.8, counters: int = 65536) -> None:
-        """`window`: share of the pool; `protected`: share of the rest; `counters`: width of the sketch."""
+        """`window`: share of the pool; `protected`: share of the rest; `counters`: least width of the sketch."""
         if not (0 < window < 1 and 0 < protected < 1 and counters > 0):
             raise ValueError(
                 f"window {window} and protected {protected} must lie in (0, 1), counters {counters} above 0"
@@ -45,13 +46,13 @@ class WTinyLfu(QueueEvictor):
         self.window, self.probation, self.protected = self.queues
         self.window_share, self.protected_share = window, protected * (1 - window)
         self.counts: dict[int, int] = {}
-        self.sketch = CountMin(counters)
+        self.counters, self.sketch = counters, CountMin(1)  # nothing has left while the pool fills up
         self._uses = 0
         self._filling = True
 
     def by_run(self) -> RunPolicy | None:
         plain = type(self) is WTinyLfu  # a subclass may queue otherwise
-        return WTinyLfuRuns(self.window_share, self.protected_share, self.sketch) if plain else None
+        return WTinyLfuRuns(self.window_share, self.protected_share, self.counters) if plain else None
 
     def inserted(self, blocks: Sequence[int], depth: int, access: Access, keys: Sequence[Hashable]) -> None:
         super().inserted(blocks, depth, access, keys)
@@ -76,7 +77,8 @@ class WTinyLfu(QueueEvictor):
         self.enqueue(block, self.window if self.place[block] is self.window else self.protected)
 
     def choose(self) -> int:
-        self._filling = False
+        if self._filling:
+            self._filling, self.sketch = False, CountMin(width(self.counters, self.capacity))
         ours, main = self.window.first_candidate(), self.probation.first_candidate()
         if main < 0:
             main = self.protected.first_candidate()
@@ -108,11 +110,11 @@ class WTinyLfuRuns(QueuedRuns):
 
     needs_keys = True
 
-    def __init__(self, window: float, protected: float, sketch: CountMin) -> None:
+    def __init__(self, window: float, protected: float, counters: int) -> None:
         super().__init__(3)
         self.window, self.probation, self.protected = self.queues
         self.window_share, self.protected_share = window, protected
-        self.sketch = sketch
+        self.counters, self.sketch = counters, CountMin(1)  # nothing has left while the pool fills up
         self._uses = 0
         self._filling = True
 
@@ -156,7 +158,8 @@ class WTinyLfuRuns(QueuedRuns):
         run.rank = kept
 
     def victims(self, count: int, trim: Trim) -> None:
-        self._filling = False
+        if self._filling:
+            self._filling, self.sketch = False, CountMin(width(self.counters, self.capacity))
         super().victims(count, trim)
 
     def choose(self, most_going: int) -> tuple[Run | None, int]:
@@ -199,6 +202,11 @@ class WTinyLfuRuns(QueuedRuns):
 def most(share: float, capacity: int) -> int:
     """Blocks that a part of the pool may hold; at least one."""
     return max(1, int(share * capacity))
+
+
+def width(counters: int, capacity: int) -> int:
+    """Of the sketch, once it is known how large the pool is."""
+    return max(counters, USES_PER_BLOCK * capacity)
 
 
 def once_more(count: int) -> int:

@@ -15,11 +15,8 @@ class WTinyLfu(Slow):
     def __init__(self, window: float = 0.01, protected: float = 0.8, counters: int = 65536) -> None:
         super().__init__()
         self.share, self.protected_share = window, protected
+        self.counters = counters
         self.widths: list[int] = []
-        while len(self.widths) < 4:
-            if all(gcd(counters, width) == 1 for width in self.widths):
-                self.widths.append(counters)
-            counters += 1
         self.window: list[int] = []
         self.probation: list[int] = []
         self.protected: list[int] = []
@@ -35,7 +32,7 @@ class WTinyLfu(Slow):
         while not self.full and len(self.window) > max(1, self.share * self.pool):
             self.probation.append(self.window.pop(0))
         for block, key in zip(blocks, keys, strict=True):
-            self.uses[block] = min(15, 1 + min(self.cells.get(cell, 0) for cell in self.cells_of(key)))
+            self.uses[block] = min(15, 1 + min((self.cells.get(cell, 0) for cell in self.cells_of(key)), default=0))
         self.sample(len(blocks))
 
     def accessed(self, blocks: Sequence[int], depth: int, access: Access) -> None:
@@ -53,7 +50,12 @@ class WTinyLfu(Slow):
         self.sample(len(blocks))
 
     def choose(self) -> int:
-        self.full = True
+        if not self.full:
+            self.full, counters = True, max(self.counters, 10 * self.pool)
+            while len(self.widths) < 4:
+                if all(gcd(counters, width) == 1 for width in self.widths):
+                    self.widths.append(counters)
+                counters += 1
         window = [block for block in self.window if block in self.free]
         main = [block for block in [*self.probation, *self.protected] if block in self.free]
         if not window or not main:
