@@ -71,7 +71,7 @@ class Random(Evictor):
 class RandomRuns(RunPolicy):
     """The same over runs: every draw takes the last block of one, and what a run loses is told at once.
 
-    `run.entry`: its place among the candidates.
+    `run.entry`: its place among the candidates. `run.rank`: how many of its last blocks were drawn and not yet told.
     """
 
     def __init__(self, generator: Generator) -> None:
@@ -105,27 +105,32 @@ class RandomRuns(RunPolicy):
         run.entry = None
 
     def victims(self, count: int, trim: Trim) -> list[int]:
-        draw, runs, chosen = self._random.random, self._runs, list[int]()
-        going: dict[Run, int] = {}  # how many of its last blocks were drawn and not yet told
+        draw, runs, chosen, drawn = self._random.random, self._runs, list[int](), list[Run]()
         for _ in range(count):
             if not runs:
                 raise PolicyError("RandomRuns was asked for a victim and has no candidate")
-            place = int(draw() * len(runs))
-            run, last = runs[place], runs[-1]
-            gone = going.get(run, 0) + 1
-            chosen.append(run.blocks[-gone])
-            runs[place], runs[-1] = last, run  # drawn from the list, and if it has more blocks at its end again
-            last.entry, run.entry = place, len(runs) - 1
-            if gone < len(run.blocks):
-                going[run] = gone
+            place, end = int(draw() * len(runs)), len(runs) - 1
+            run = runs[place]
+            if place != end:  # drawn from the list, and if it has more blocks at its end again
+                last = runs[place] = runs[end]
+                runs[end] = run
+                last.entry, run.entry = place, end
+            gone, blocks = (run.rank or 0) + 1, run.blocks
+            chosen.append(blocks[-gone])
+            if gone < len(blocks):
+                if gone == 1:
+                    drawn.append(run)
+                run.rank = gone
                 continue
-            going.pop(run, None)
+            run.rank = None
             self.removed(run)
             uncovered = trim(run, gone)
             if uncovered is not None:
                 self.evictable(uncovered)
-        for run, gone in going.items():
-            trim(run, gone)
+        for run in drawn:
+            if run.rank:
+                gone, run.rank = run.rank, None
+                trim(run, gone)
         return chosen
 
     def candidates(self) -> set[int]:

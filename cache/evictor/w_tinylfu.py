@@ -3,7 +3,7 @@
 The window's first candidate meets the one the main part would evict; the one used less often goes, so one-time blocks
 rarely displace anything. Resident blocks carry their counts; those of what has left are in a sketch (`count_min.py`),
 where a block that returns finds its own. All are halved once ten uses per block of the pool have been counted, and a
-row of the sketch has a counter for each of these.
+row of the sketch has two counters for each of these.
 
 A request moves at once: first all it touches goes where it belongs, then what overflows there goes on. While the pool
 fills up there is nothing to duel for, and what leaves the window enters the main part.
@@ -36,7 +36,7 @@ USES_PER_BLOCK, FEWEST_BLOCKS = 10, 64
 class WTinyLfu(QueueEvictor):
     """Window, probation, protected."""
 
-    def __init__(self, window: float = 0.01, protected: float = 0.8, counters: int = 65536) -> None:
+    def __init__(self, window: float = 0.01, protected: float = 0.8, counters: int = 131072) -> None:
         """`window`: share of the pool; `protected`: share of the rest; `counters`: least width of the sketch."""
         if not (0 < window < 1 and 0 < protected < 1 and counters > 0):
             raise ValueError(
@@ -206,7 +206,7 @@ def most(share: float, capacity: int) -> int:
 
 def width(counters: int, capacity: int) -> int:
     """Of the sketch, once it is known how large the pool is."""
-    return max(counters, USES_PER_BLOCK * capacity)
+    return max(counters, 2 * USES_PER_BLOCK * capacity)
 
 
 def once_more(count: int) -> int:

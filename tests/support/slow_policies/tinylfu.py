@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Hashable, Sequence
-from math import gcd
 
 from cache.access import Access
 from support.slow_policies.base import Slow
@@ -12,7 +11,7 @@ from support.slow_policies.base import Slow
 class WTinyLfu(Slow):
     """Everything a request touches at once moves at once; residents are counted one by one."""
 
-    def __init__(self, window: float = 0.01, protected: float = 0.8, counters: int = 65536) -> None:
+    def __init__(self, window: float = 0.01, protected: float = 0.8, counters: int = 131072) -> None:
         super().__init__()
         self.share, self.protected_share = window, protected
         self.counters = counters
@@ -51,11 +50,8 @@ class WTinyLfu(Slow):
 
     def choose(self) -> int:
         if not self.full:
-            self.full, counters = True, max(self.counters, 10 * self.pool)
-            while len(self.widths) < 4:
-                if all(gcd(counters, width) == 1 for width in self.widths):
-                    self.widths.append(counters)
-                counters += 1
+            narrow = max(self.counters, 20 * self.pool)
+            self.full, self.widths = True, [narrow, narrow + 1]
         window = [block for block in self.window if block in self.free]
         main = [block for block in [*self.probation, *self.protected] if block in self.free]
         if not window or not main:
