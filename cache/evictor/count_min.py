@@ -39,8 +39,8 @@ class CountMin:
         if len(keys) >= MANY:
             hashes = _hashes(keys)
             for row, width in zip(self._arrays, self._widths, strict=True):
-                at = hashes % width
-                row[at] = np.maximum(row[at], np.uint8(count))
+                cells = hashes % width
+                row[cells] = np.maximum(row[cells], np.uint8(count))
             return
         one, two = self._rows
         p, q = self._widths

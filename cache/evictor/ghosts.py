@@ -15,8 +15,8 @@ from typing import Generic, TypeVar
 
 T = TypeVar("T")
 
-Stretch = tuple[int, T | None]
-"""(place behind its last key, what was remembered of these keys or None)"""
+Stretch = tuple[int, T]
+"""(place behind its last key, what was remembered of these keys: None where nothing was)"""
 
 MOST_JOINED = 64
 """Single keys of one memory form batches of at most so many."""
@@ -70,7 +70,7 @@ class Ghosts(Generic[T]):
         self.shrink(limit)
 
     def remember_all(self, keys: Sequence[Hashable], memory: T, limit: int) -> None:
-        """`remember` each of these keys, the last one as the newest. Takes longer where one of them is a ghost already."""
+        """`remember` each of these keys, the last one as the newest; slow where one of them is a ghost already."""
         if keys:
             self._append(Batch(list(keys), memory))
         self.shrink(limit)
@@ -87,11 +87,11 @@ class Ghosts(Generic[T]):
         batch.live -= 1
         return batch.memory
 
-    def recall_all(self, keys: Sequence[Hashable]) -> list[Stretch[T]]:
+    def recall_all(self, keys: Sequence[Hashable]) -> list[Stretch[T | None]]:
         """`recall` each of these keys: the answers in their order, neighbours that were remembered together as one."""
         pop = self._batch_of.pop
         batches = [pop(key, None) for key in keys]
-        stretches: list[Stretch[T]] = []
+        stretches: list[Stretch[T | None]] = []
         start, batch = 0, batches[0] if batches else None
         for place, other in enumerate(batches):
             if other is not batch:
@@ -153,7 +153,7 @@ class Ghosts(Generic[T]):
         return [key for key in batch.keys[batch.first :] if batch_of.get(key) is batch]
 
 
-def _recalled(batch: Batch[T] | None, start: int, stop: int) -> Stretch[T]:
+def _recalled(batch: Batch[T] | None, start: int, stop: int) -> Stretch[T | None]:
     if batch is None:
         return stop, None
     batch.live -= stop - start

@@ -274,7 +274,9 @@ class Histories:
 
     def _rank_all(self) -> None:
         worth, tie = self._worth, self._tie
-        self._heap = [(worth(history), history.visit.index, tie - i, history) for i, history in enumerate(self._free, 1)]
+        self._heap = [
+            (worth(history), history.visit.index, tie - i, history) for i, history in enumerate(self._free, 1)
+        ]
         self._tie = tie - len(self._free)
         heapify(self._heap)
         self._next_ranking = self._requests + len(self._free) // FRESHNESS

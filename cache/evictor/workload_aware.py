@@ -36,7 +36,7 @@ class Reuse:
     def __init__(self) -> None:
         self.uses = self.reuses = self.gaps = 0
         self._known: tuple[float, float, float, float] | None = None
-        """Horizon, share that is used again, mean gap, chance of one that lives to be used soon; until more is learned."""
+        """Horizon, share that is used again, mean gap, chance that one of these is used soon; until more is learned."""
 
     def reused(self, count: int, gap: float) -> None:
         """Blocks of the category were used again, `gap` seconds after their last use."""

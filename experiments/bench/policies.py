@@ -12,7 +12,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from functools import partial
+from math import inf
 
 from hydra.utils import instantiate
 from omegaconf import OmegaConf
@@ -26,7 +26,7 @@ from cache.hashing.builtin import BuiltinHash
 from cache.manager import CacheManager
 from cache.sequence import Sequence as CachedSequence
 from experiments.bench.serving import CONF, Figure
-from experiments.bench.timing import best
+from experiments.bench.timing import timed
 from experiments.errors import UserError
 from experiments.pool import resolve_num_blocks
 from experiments.replay import access_of
@@ -79,34 +79,34 @@ def traffic(workload: str, block_size: int, num_blocks: str, limit: int) -> Traf
 
 def costs(traffic: Traffic, allocator: str, names: Sequence[str], repeats: int = 3) -> dict[str, Figure]:
     """Every policy of `names` (conf/evictor) under the same allocator; the best of `repeats` rounds."""
-    runs = {name: _prepared(traffic, ALLOCATORS[allocator], name) for name in names}
-    hits: dict[str, int] = {}
-    seconds: dict[str, float] = {}
+    makers = {name: _maker(traffic, ALLOCATORS[allocator], name) for name in names}
+    seconds = dict.fromkeys(names, inf)
+    hits = dict.fromkeys(names, 0)
     for _ in range(repeats):
-        for name, prepare in runs.items():
-            manager = prepare()
+        for name, make in makers.items():
+            manager = make()
 
             def run(manager: CacheManager = manager, name: str = name) -> None:
                 hits[name] = _serve(manager, traffic)
 
-            taken = best(lambda run=run: run, 1)  # type: ignore[misc]  # a lambda with a default
-            seconds[name] = min(taken, seconds.get(name, taken))
+            seconds[name] = min(seconds[name], timed(run))
     num_tokens = sum(len(request.tokens) for request, _ in traffic.requests)
     return {name: Figure(len(traffic.requests) / seconds[name], hits[name] / num_tokens) for name in names}
 
 
-def _prepared(traffic: Traffic, allocator: type[Radix] | type[HashChain], name: str) -> Callable[[], CacheManager]:
+def _maker(traffic: Traffic, allocator: type[Radix] | type[HashChain], name: str) -> Callable[[], CacheManager]:
+    """Makes cold caches under a policy of conf/evictor."""
     settings = {"seed": 0, "block_size": traffic.block_size, "num_blocks": traffic.num_blocks}  # a yaml may ask for
-    yaml = OmegaConf.create(settings | {"evictor": OmegaConf.load(CONF / "evictor" / f"{name}.yaml")})
-    future = traffic.future() if instantiate(yaml.evictor).needs_future else None
-    return partial(_cold, traffic, allocator, yaml, future)
+    cfg = OmegaConf.create(settings | {"evictor": OmegaConf.load(CONF / "evictor" / f"{name}.yaml")})
+    future = traffic.future() if instantiate(cfg.evictor).needs_future else None
 
+    def make() -> CacheManager:
+        evictor: Evictor = instantiate(cfg.evictor)
+        if future is not None:
+            evictor.foresee(future)
+        return CacheManager(allocator(traffic.num_blocks, traffic.block_size, BuiltinHash(), evictor))
 
-def _cold(traffic: Traffic, allocator: type[Radix] | type[HashChain], yaml: object, future: Future | None) -> CacheManager:
-    evictor: Evictor = instantiate(yaml.evictor)  # type: ignore[attr-defined]  # what was just loaded
-    if future is not None:
-        evictor.foresee(future)
-    return CacheManager(allocator(traffic.num_blocks, traffic.block_size, BuiltinHash(), evictor))
+    return make
 
 
 def _serve(manager: CacheManager, traffic: Traffic) -> int:
