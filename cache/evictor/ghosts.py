@@ -95,10 +95,10 @@ class Ghosts(Generic[T]):
         start, batch = 0, batches[0] if batches else None
         for place, other in enumerate(batches):
             if other is not batch:
-                stretches.append(_recalled(batch, start, place))
+                stretches.append(self._recalled(batch, start, place))
                 start, batch = place, other
         if batches:
-            stretches.append(_recalled(batch, start, len(batches)))
+            stretches.append(self._recalled(batch, start, len(batches)))
         return stretches
 
     def shrink(self, limit: int) -> None:
@@ -152,9 +152,8 @@ class Ghosts(Generic[T]):
         batch_of = self._batch_of
         return [key for key in batch.keys[batch.first :] if batch_of.get(key) is batch]
 
-
-def _recalled(batch: Batch[T] | None, start: int, stop: int) -> Stretch[T | None]:
-    if batch is None:
-        return stop, None
-    batch.live -= stop - start
-    return stop, batch.memory
+    def _recalled(self, batch: Batch[T] | None, start: int, stop: int) -> Stretch[T | None]:
+        if batch is None:
+            return stop, None
+        batch.live -= stop - start
+        return stop, batch.memory
