@@ -60,14 +60,14 @@ def policies(console: Console, options: Options) -> Results:
     names = list(dict.fromkeys(["lru", *options.policies]))
     by_allocator = {name: bench.costs(traffic, name, names) for name in options.allocators}
     table = _table(
-        f"every policy, workload={options.workload}, {len(traffic.requests):,} requests, block size "
-        f"{traffic.block_size}, {traffic.num_blocks:,} blocks",
+        f"workload={options.workload}, {len(traffic.requests):,} requests, block size {traffic.block_size}, "
+        f"{traffic.num_blocks:,} blocks",
         "evictor",
     )
     for name in by_allocator:
-        table.add_column(f"{name}, requests/s", justify="right")
-        table.add_column("cost x lru", justify="right")
-    table.add_column("token hit rate", justify="right")
+        table.add_column(f"{name}\nrequests/s", justify="right")
+        table.add_column("cost\nx lru", justify="right")
+    table.add_column("token\nhit rate", justify="right")
     result: Results = {}
     for policy in sorted(names):
         cells = []

@@ -69,6 +69,16 @@ class Category(CandidateQueue):
     def __init__(self) -> None:
         super().__init__()
         self.reuse = Reuse()
+        self.head = -1, -1, 0.0
+        """As long as there is no other event: its number, the first candidate or -1, and its chance."""
+
+    def offer(self, block: int) -> None:
+        super().offer(block)
+        self.head = -1, -1, 0.0
+
+    def drop(self, block: int) -> None:
+        super().drop(block)
+        self.head = -1, -1, 0.0
 
 
 class WorkloadAware(QueueEvictor):
@@ -82,7 +92,7 @@ class WorkloadAware(QueueEvictor):
         self.horizon = horizon
         self.categories: dict[str | None, Category] = {}
         self._last: dict[int, float] = {}
-        self._now = 0.0
+        self._now, self._event = 0.0, 0
 
     def by_run(self) -> RunPolicy | None:
         return WorkloadAwareRuns(self.horizon) if type(self) is WorkloadAware else None  # a subclass may rank otherwise
@@ -108,11 +118,20 @@ class WorkloadAware(QueueEvictor):
         self.enqueue(block, self._category(access))
 
     def choose(self) -> int:
-        def chance(head: tuple[int, Category]) -> float:
-            return head[1].reuse.chance(self._now - self._last[head[0]], self.horizon)
+        best, least, now = -1, inf, self._event
+        for category in self.categories.values():
+            event, block, chance = category.head
+            if event != now:
+                block = category.first_candidate()
+                chance = category.reuse.chance(self._now - self._last[block], self.horizon) if block >= 0 else inf
+                category.head = now, block, chance
+            if block >= 0 and (best < 0 or chance < least):
+                best, least = block, chance
+        return best
 
-        heads = [(category.first_candidate(), category) for category in self.categories.values()]
-        return min((head for head in heads if head[0] >= 0), key=chance, default=(-1, None))[0]
+    def pinned(self, block: int) -> None:
+        super().pinned(block)
+        self._event += 1
 
     def removed(self, block: int) -> None:
         super().removed(block)
@@ -126,6 +145,7 @@ class WorkloadAware(QueueEvictor):
 
     def _used(self, blocks: Sequence[int], access: Access) -> None:
         self._now = max(self._now, access.time)
+        self._event += 1
         self._last.update(dict.fromkeys(blocks, access.time))
         self._category(access).reuse.used(len(blocks))
 
