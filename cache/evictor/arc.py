@@ -15,7 +15,7 @@ from collections.abc import Hashable, Sequence
 from cache.access import Access
 from cache.evictor.ghosts import Ghosts
 from cache.evictor.pieces import Piece, PieceQueue
-from cache.evictor.queued_runs import QueuedRuns
+from cache.evictor.queued_runs import Entrance, QueuedRuns
 from cache.evictor.queues import CandidateQueue, QueueEvictor
 from cache.evictor.runs import RunPolicy
 from cache.run import Run
@@ -35,8 +35,12 @@ class Arc(QueueEvictor):
         return ArcRuns(self.b1, self.b2) if type(self) is Arc else None  # a subclass may queue otherwise
 
     def admit(self, key: Hashable, access: Access) -> CandidateQueue:
-        self.target, returns = learn(self.target, self.capacity, self.b1, self.b2, key)
-        return self.t2 if returns else self.t1
+        num_b1, num_b2 = len(self.b1), len(self.b2)
+        returns_to_b1 = bool(self.b1.recall(key))
+        if not returns_to_b1 and not self.b2.recall(key):
+            return self.t1
+        self.target = learn(self.target, self.capacity, num_b1, num_b2, returns_to_b1)
+        return self.t2
 
     def touch(self, block: int, access: Access) -> None:
         self.enqueue(block, self.t2)
@@ -55,7 +59,7 @@ class Arc(QueueEvictor):
 
 
 class ArcRuns(QueuedRuns):
-    """The same over runs. Keys are looked at one by one only where one of a request's new blocks is a ghost."""
+    """The same over runs."""
 
     needs_keys = True
 
@@ -65,15 +69,26 @@ class ArcRuns(QueuedRuns):
         self.b1, self.b2 = b1, b2
         self.target = 0.0
 
-    def admit(self, keys: Sequence[Hashable], access: Access) -> PieceQueue | list[PieceQueue]:
+    def admit(self, keys: Sequence[Hashable], access: Access) -> PieceQueue | list[Entrance]:
         if self.b1.knows_none_of(keys) and self.b2.knows_none_of(keys):
             return self.t1
-        queues = []
-        for key in reversed(keys):
-            self.target, returns = learn(self.target, self.capacity, self.b1, self.b2, key)
-            queues.append(self.t2 if returns else self.t1)
-        queues.reverse()
-        return queues
+        num_b1, num_b2 = len(self.b1), len(self.b2)
+        once, twice = self.b1.recall_all(keys), self.b2.recall_all(keys)
+        entrances: list[Entrance] = []
+        stop = len(keys)
+        while stop:  # the deepest first
+            in_b1, in_b2 = once[-1][1], twice[-1][1]
+            start = max(stretches[-2][0] if len(stretches) > 1 else 0 for stretches in (once, twice))
+            if in_b1 or in_b2:
+                self.target = learn(self.target, self.capacity, num_b1, num_b2, bool(in_b1), stop - start)
+                num_b1, num_b2 = (num_b1 - stop + start, num_b2) if in_b1 else (num_b1, num_b2 - stop + start)
+            entrances.append((stop, self.t2 if in_b1 or in_b2 else self.t1))
+            for stretches in (once, twice):
+                if len(stretches) > 1 and stretches[-2][0] == start:
+                    stretches.pop()
+            stop = start
+        entrances.reverse()
+        return entrances
 
     def touch(self, run: Run, stamp: int) -> None:
         self.renew(run, self.t2, stamp)
@@ -86,14 +101,19 @@ class ArcRuns(QueuedRuns):
         forget(self.capacity, len(self.t1), self.b1, self.b2)
 
 
-def learn(target: float, capacity: int, b1: Ghosts[bool], b2: Ghosts[bool], key: Hashable) -> tuple[float, bool]:
-    """The boundary once a new block's key is known, and whether it was a ghost, which it is no more."""
-    num_b1, num_b2 = len(b1), len(b2)
-    if b1.recall(key):
-        return min(capacity, target + max(1.0, num_b2 / num_b1)), True
-    if b2.recall(key):
-        return max(0.0, target - max(1.0, num_b1 / num_b2)), True
-    return target, False
+def learn(target: float, capacity: int, b1: int, b2: int, returns_to_b1: bool, count: int = 1) -> float:
+    """The boundary once `count` ghosts of one list have returned, one after the other; the lists held `b1` and `b2`."""
+    if returns_to_b1:
+        for held in range(b1, b1 - count, -1):
+            target += b2 / held if b2 > held else 1.0
+            if target >= capacity:
+                return capacity
+    else:
+        for held in range(b2, b2 - count, -1):
+            target -= b1 / held if b1 > held else 1.0
+            if target <= 0:
+                return 0.0
+    return target
 
 
 def forget(capacity: int, num_once: int, b1: Ghosts[bool], b2: Ghosts[bool]) -> None:

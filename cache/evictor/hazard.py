@@ -58,7 +58,7 @@ class Hazard(Evictor):
     def inserted(self, blocks: Sequence[int], depth: int, access: Access, keys: Sequence[Hashable]) -> None:
         self.must_be_new(self._of, blocks)
         self._keys.update(zip(blocks, keys, strict=True))
-        for start, stop, history in self._histories.entered(keys, depth, access):
+        for start, stop, history in self._histories.entered(keys, depth, access, self._histories.pieces(keys)):
             self._of.update(dict.fromkeys(blocks[start:stop], history))
 
     def accessed(self, blocks: Sequence[int], depth: int, access: Access) -> None:

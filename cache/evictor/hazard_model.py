@@ -165,15 +165,18 @@ def steepest_chords(hazards: list[float], widths: list[float]) -> list[float]:
     Walks from old to young and joins an age to its successors while they earn more than it does itself.
     """
     best = [0.0] * len(hazards)
-    later: list[tuple[float, float, float]] = []  # (hits, seconds, share that waits on) of joined ages, youngest last
+    later: list[tuple[float, float, float, float]] = []
+    """Of joined ages, youngest last: hits per second, hits, seconds, share that waits on."""
     for age in range(len(hazards) - 1, -1, -1):
-        alive = exp(-hazards[age] * widths[age])
-        hits, seconds = 1 - alive, (1 - alive) / hazards[age]
-        while later and later[-1][0] * seconds > hits * later[-1][1]:
-            more_hits, more_seconds, still = later.pop()
+        hazard = hazards[age]
+        alive = exp(-hazard * widths[age])
+        hits, seconds, rate = 1 - alive, (1 - alive) / hazard, hazard
+        while later and later[-1][0] > rate:
+            _, more_hits, more_seconds, still = later.pop()
             hits, seconds, alive = hits + alive * more_hits, seconds + alive * more_seconds, alive * still
-        later.append((hits, seconds, alive))
-        best[age] = hits / seconds
+            rate = hits / seconds
+        later.append((rate, hits, seconds, alive))
+        best[age] = rate
     return best
 
 

@@ -12,7 +12,7 @@ from collections.abc import Hashable, Sequence
 
 from cache.access import Access
 from cache.errors import PolicyError
-from cache.evictor.histories import Histories, History
+from cache.evictor.histories import Histories, History, Pieces
 from cache.evictor.runs import RunPolicy, Trim
 from cache.run import Run
 
@@ -24,13 +24,19 @@ class HazardRuns(RunPolicy):
 
     def __init__(self, histories: Histories) -> None:
         self._histories = histories
+        self._cut: tuple[Sequence[Hashable], Pieces] = (), []
+        """The keys that were asked about last, and how they were cut: mostly those that are inserted next."""
 
     def cuts(self, keys: Sequence[Hashable]) -> Sequence[int]:
-        return [start for start, _, _ in self._histories.pieces(keys)[1:]]
+        self._cut = keys, self._histories.pieces(keys)
+        return [start for start, _, _ in self._cut[1][1:]]
 
     def inserted(self, runs: Sequence[Run], access: Access, keys: Sequence[Hashable]) -> None:
         depth, i = runs[0].depth, 0
-        for _, stop, history in self._histories.entered(keys, depth, access):
+        asked, pieces = self._cut
+        if asked is not keys:
+            pieces = self._histories.pieces(keys)
+        for _, stop, history in self._histories.entered(keys, depth, access, pieces):
             while i < len(runs) and runs[i].depth - depth < stop:
                 runs[i].rank = history
                 i += 1

@@ -17,7 +17,7 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections import OrderedDict
-from collections.abc import Hashable, Iterable, Sequence
+from collections.abc import Hashable, Sequence
 from heapq import heapify, heappop, heappush
 from math import log2
 from typing import Any
@@ -54,6 +54,9 @@ class History:
 Entry = tuple[float, int, int, History]
 """(worth of waiting, last request, serial number that falls, history)"""
 
+Pieces = list[tuple[int, int, History | None]]
+"""New blocks, cut where a ghost begins or ends: (start, stop, the ghost that returns or None)."""
+
 
 class Histories:
     """All histories, resident or remembered, and the order in which the candidates among them go."""
@@ -86,11 +89,11 @@ class Histories:
             self._rival.begun(visit, self._capacity)
         return visit
 
-    def pieces(self, keys: Sequence[Hashable]) -> list[tuple[int, int, History | None]]:
-        """Cut new blocks where a ghost begins or ends: (start, stop, the ghost that returns or None)."""
+    def pieces(self, keys: Sequence[Hashable]) -> Pieces:
+        """Cut new blocks where a ghost begins or ends."""
         if self.ghosts.keys().isdisjoint(keys):
             return [(0, len(keys), None)]
-        pieces: list[tuple[int, int, History | None]] = []
+        pieces: Pieces = []
         start = i = 0
         while i < len(keys):
             ghost = self.ghosts.get(keys[i])
@@ -106,11 +109,14 @@ class Histories:
             pieces.append((start, len(keys), None))
         return pieces
 
-    def entered(self, keys: Sequence[Hashable], depth: int, access: Access) -> list[tuple[int, int, History]]:
-        """A request computed blocks of these keys: the histories they have now, as (start, stop, history)."""
+    def entered(
+        self, keys: Sequence[Hashable], depth: int, access: Access, pieces: Pieces
+    ) -> list[tuple[int, int, History]]:
+        """A request computed blocks of these keys, cut into `pieces` just now: the histories they have from here on, as
+        (start, stop, history)."""
         visit, histories = self.visit(access), []
         self._tokens_per_block = min(self._tokens_per_block, access.num_tokens // (depth + len(keys)))
-        for start, stop, ghost in self.pieces(keys):
+        for start, stop, ghost in pieces:
             history = None if start or ghost else self._grown(visit, depth, stop)
             if history is None:
                 history = self._begun(visit, ghost, keys[start], stop - start)
@@ -171,7 +177,8 @@ class Histories:
             if len(self._heap) > 2 * len(self._free) + 64:
                 self._rank_all()
             else:
-                heappush(self._heap, self._ranked((history,))[0])
+                self._tie -= 1
+                heappush(self._heap, (self._worth(history), history.visit.index, self._tie, history))
 
     def withdraw(self, history: History, candidate: Any) -> None:
         """It is none any more."""
@@ -258,21 +265,19 @@ class Histories:
             history.life = self.model.life(kind)
         return history.life
 
-    def _ranked(self, histories: Iterable[History]) -> list[Entry]:
-        """What waiting for each of them is worth now; where LRU leads, they go by their last request alone."""
-        now, tie, leads, model, entries = self._now, self._tie, self._rival.leads, self.model, []
-        for history in histories:
-            visit, worth = history.visit, 0.0
-            tie -= 1
-            if not leads:
-                life = history.life or self._life(history)
-                worth = (life.worth or model.worth(life))[bisect_right(EDGES, now - visit.time)]
-            entries.append((worth, visit.index, tie, history))
-        self._tie = tie
-        return entries
+    def _worth(self, history: History) -> float:
+        """What waiting for it is worth now; nothing where LRU leads: then they go by their last request alone."""
+        if self._rival.leads:
+            return 0.0
+        life = history.life or self._life(history)
+        return (life.worth or self.model.worth(life))[bisect_right(EDGES, self._now - history.visit.time)]
 
     def _rank_all(self) -> None:
-        self._heap = self._ranked(self._free)
+        worth, tie = self._worth, self._tie
+        self._heap = [
+            (worth(history), history.visit.index, tie - i, history) for i, history in enumerate(self._free, 1)
+        ]
+        self._tie = tie - len(self._free)
         heapify(self._heap)
         self._next_ranking = self._requests + len(self._free) // FRESHNESS
 

@@ -10,11 +10,13 @@ Source: Qin et al., "Mooncake: a KVCache-centric disaggregated architecture for 
 from __future__ import annotations
 
 from collections.abc import Hashable, Sequence
+from itertools import pairwise
 
 from cache.access import Access
+from cache.errors import PolicyError
 from cache.evictor.ranked import DEEPEST, RankedEvictor
 from cache.evictor.ranked_runs import RankedRuns
-from cache.evictor.runs import RunPolicy
+from cache.evictor.runs import RunPolicy, Trim
 from cache.run import Run
 
 INDEX_BITS = 40
@@ -52,6 +54,41 @@ class LengthAwareRuns(RankedRuns):
     def rank_at(self, run: Run, place: int) -> int:
         return (DEEPEST - run.depth - place << INDEX_BITS) + int(run.rank)
 
-    def num_below(self, run: Run, bound: int, most: int) -> int:
-        depth = DEEPEST - (bound >> INDEX_BITS)
-        return min(max(run.depth + len(run.blocks) - 1 - depth, 0), most)
+    def victims(self, count: int, trim: Trim) -> list[int]:
+        """Level by level: the runs that reach down deepest lose a block each, as long as none of them ends and no other
+        reaches as deep."""
+        chosen: list[int] = []
+        while count:
+            level = self._deepest(count)
+            following = self.heap.first()
+            floor = max(max(run.depth for run in level), _end(following) if following is not None else 0)
+            num_levels = min(max(_end(level[0]) - floor, 1), count // len(level))
+            if any(run.rank == other.rank for run, other in pairwise(level)):
+                num_levels = 1  # ids decide between them, at every level
+            for blocks in zip(*[run.blocks[: -num_levels - 1 : -1] for run in level], strict=True):
+                chosen += blocks
+            count -= num_levels * len(level)
+            for run in level:
+                rest = trim(run, num_levels)
+                if rest is not None:
+                    self.offer(rest)
+        return chosen
+
+    def _deepest(self, most: int) -> list[Run]:
+        """The candidates whose last blocks lie deepest, or the first of them, in the order in which those go; they are
+        no candidates any more."""
+        heap, level = self.heap, list[Run]()
+        run = heap.pop()
+        if run is None:
+            raise PolicyError(f"{type(self).__name__} was asked for a victim and has no candidate")
+        end = _end(run)
+        while run is not None:
+            level.append(run)
+            following = heap.first()
+            run = heap.pop() if following is not None and _end(following) == end and len(level) < most else None
+        return level
+
+
+def _end(run: Run) -> int:
+    """The depth behind its last block."""
+    return run.depth + len(run.blocks)

@@ -21,7 +21,7 @@ from collections.abc import Hashable, Sequence
 from cache.access import Access
 from cache.evictor.ghosts import Ghosts
 from cache.evictor.pieces import Piece, PieceQueue
-from cache.evictor.queued_runs import QueuedRuns
+from cache.evictor.queued_runs import Entrance, QueuedRuns
 from cache.evictor.queues import CandidateQueue, QueueEvictor
 from cache.evictor.runs import RunPolicy
 from cache.run import Run
@@ -116,12 +116,13 @@ class LirsRuns(QueuedRuns):
         super().accessed(runs, access)
         self._used(runs)
 
-    def admit(self, keys: Sequence[Hashable], access: Access) -> PieceQueue | list[PieceQueue]:
+    def admit(self, keys: Sequence[Hashable], access: Access) -> PieceQueue | list[Entrance]:
         if self._filling:
             return self.lir
         if self.ghosts.knows_none_of(keys):
             return self.hir
-        return [self.lir if (self.ghosts.recall(key) or 0) > self.bottom else self.hir for key in keys]
+        bottom = self.bottom
+        return [(stop, self.lir if (last or 0) > bottom else self.hir) for stop, last in self.ghosts.recall_all(keys)]
 
     def touch(self, run: Run, stamp: int) -> None:
         for piece in run.rank:

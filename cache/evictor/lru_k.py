@@ -9,7 +9,8 @@ O(log n) per candidate, O(K) per touched block; ghosts: at most one pool.
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Sequence
+from bisect import bisect_right
+from collections.abc import Hashable, Iterator, Sequence
 
 from cache.access import Access
 from cache.evictor.ranked import DEEPEST, DEPTH_BITS
@@ -41,11 +42,15 @@ class LruK(RememberingEvictor[History]):
         self.ranks[block] = ((kth << INDEX_BITS) + access.index << DEPTH_BITS) + DEEPEST - depth
 
 
-class LruKRuns(RankedRuns):
-    """The same over runs. `run.rank`: uses since insertion, oldest first and at most K, and per block those before it.
+Past = list[tuple[int, History]]
+"""Uses before insertion: (depth behind the last block of a stretch, its uses), front to back."""
 
-    The uses before insertion come from ghosts, which may differ from block to block. They are dropped once there are K
-    since, and with K = 2 that is the next use.
+
+class LruKRuns(RankedRuns):
+    """The same over runs. `run.rank`: uses since insertion, oldest first and at most K, and those before it.
+
+    The uses before insertion come from ghosts, which may differ from stretch to stretch. They are dropped once there
+    are K since, and with K = 2 that is the next use.
     """
 
     needs_keys = True
@@ -60,49 +65,83 @@ class LruKRuns(RankedRuns):
         strangers = ghosts.knows_none_of(keys)
         for run in runs:
             assert run.keys is not None
-            before = None if strangers else [ghosts.recall(key) or () for key in run.keys]
-            run.rank = uses, before if self._policy.k > 1 and before and any(before) else None
+            past: Past | None = None
+            if not strangers:
+                past = [(run.depth + stop, known or ()) for stop, known in ghosts.recall_all(run.keys)]
+            run.rank = uses, past if past and self._policy.k > 1 and any(known for _, known in past) else None
             self._num_resident += len(run.blocks)
         self._policy.capacity = max(self._policy.capacity, self._num_resident)
 
     def accessed(self, runs: Sequence[Run], access: Access) -> None:
         k = self._policy.k
         for run in runs:
-            uses, before = run.rank
+            uses, past = run.rank
             uses = (*uses, access.index)[-k:]
-            run.rank = uses, before if len(uses) < k else None
+            run.rank = uses, past if len(uses) < k else None
 
     def split(self, head: Run, tail: Run) -> None:
-        (uses, before), cut = tail.rank, len(head.blocks)
-        if before is not None:
-            head.rank, tail.rank = (uses, before[:cut]), (uses, before[cut:])
+        uses, past = tail.rank
+        if past is not None:
+            head.rank = uses, past[: _place(past, tail.depth - 1) + 1]
+            tail.rank = uses, past[_place(past, tail.depth) :]
 
     def join(self, head: Run, tail: Run) -> bool:
         return head.rank[1] is None and super().join(head, tail)
 
     def rank_at(self, run: Run, place: int) -> int:
-        history = self._history(run, place)
-        kth = history[0] + 1 if len(history) == self._policy.k else 0
-        return (kth << INDEX_BITS) + history[-1]
+        uses, past = run.rank
+        return self._rank(uses if past is None else self._history(uses, past[_place(past, run.depth + place)][1]))
 
     def num_below(self, run: Run, bound: int, most: int) -> int:
-        return super().num_below(run, bound, most) if run.rank[1] is None else 0
+        if run.rank[1] is None:
+            return super().num_below(run, bound, most)
+        below = 0
+        for count, history in self._stretches(run, most):
+            if self._rank(history) >= bound:
+                break
+            below += count
+        return below
 
     def leaving(self, run: Run, count: int) -> None:
         assert run.keys is not None
         self._num_resident -= count
-        ghosts, limit, keys = self._policy.ghosts, self._policy.capacity, run.keys[: -count - 1 : -1]
-        uses, before = run.rank
-        if before is None:
-            ghosts.remember_all(keys, uses, limit)
-        else:
-            for place, key in enumerate(keys, 1):
-                ghosts.remember(key, self._history(run, len(run.blocks) - place), limit)
+        keys, start = run.keys[: -count - 1 : -1], 0
+        for length, history in self._stretches(run, count):
+            self._policy.ghosts.remember_all(keys[start : start + length], history, self._policy.capacity)
+            start += length
 
     def removed(self, run: Run) -> None:
         super().removed(run)
         self._num_resident -= len(run.blocks)
 
-    def _history(self, run: Run, place: int) -> History:
-        uses, before = run.rank
-        return uses if before is None else (*before[place], *uses)[-self._policy.k :]
+    def _stretches(self, run: Run, most: int) -> Iterator[tuple[int, History]]:
+        """The last `most` blocks of a run, tail first: how many in a row have which uses."""
+        uses, past = run.rank
+        if past is None:
+            yield most, uses
+            return
+        stop = run.depth + len(run.blocks)
+        start = stop - most
+        for i in range(_place(past, stop - 1), -1, -1):
+            begin = max(past[i - 1][0] if i else start, start)
+            if begin < stop:
+                yield stop - begin, self._history(uses, past[i][1])
+                stop = begin
+            if stop == start:
+                return
+
+    def _history(self, uses: History, before: History) -> History:
+        return (*before, *uses)[-self._policy.k :]
+
+    def _rank(self, history: History) -> int:
+        kth = history[0] + 1 if len(history) == self._policy.k else 0
+        return (kth << INDEX_BITS) + history[-1]
+
+
+def _place(past: Past, depth: int) -> int:
+    """Of the stretch in which the block at this depth lies."""
+    return bisect_right(past, depth, key=_end)
+
+
+def _end(stretch: tuple[int, History]) -> int:
+    return stretch[0]

@@ -2,7 +2,7 @@
 
 A subclass makes its `PieceQueue`s and says three things:
 
-    admit    which queue new blocks enter: one for all, or one per block where their keys differ in what is remembered
+    admit    which queue new blocks enter: one for all, or one per stretch where they differ in what is remembered
     touch    what a hit does to a run: mostly `renew` (all of it becomes one piece at the young end of a queue), or
              `renew_by` (depending on where a piece stands), or a mark on its pieces
     choose   which candidate loses how many of its last blocks in a row, before the policy would look again
@@ -30,6 +30,9 @@ from cache.evictor.pieces import Piece, PieceQueue
 from cache.evictor.runs import RunPolicy, Trim
 from cache.run import Run
 
+Entrance = tuple[int, PieceQueue]
+"""(place behind the last block of a stretch of new ones, the queue they enter)"""
+
 
 class QueuedRuns(RunPolicy):
     """Subclasses say where blocks enter, what a hit does and who goes."""
@@ -44,8 +47,8 @@ class QueuedRuns(RunPolicy):
         self._clock = 0
 
     @abstractmethod
-    def admit(self, keys: Sequence[Hashable], access: Access) -> PieceQueue | list[PieceQueue]:
-        """The queue that new blocks enter, along one chain: one for all of them, or one each, front to back.
+    def admit(self, keys: Sequence[Hashable], access: Access) -> PieceQueue | list[Entrance]:
+        """The queue that new blocks enter, along one chain: one for all of them, or stretches of them, front to back.
 
         `keys` is empty unless the policy needs them.
         """
@@ -98,7 +101,7 @@ class QueuedRuns(RunPolicy):
                 admitted.append(piece)
                 run.rank = [piece]
             else:
-                run.rank = _pieces(run, admitted[start - first : stop - first], stamp)
+                run.rank = _pieces(run, admitted, first, stamp)
         if self._num_resident > self.capacity:
             self.capacity = self._num_resident
 
@@ -251,17 +254,22 @@ class QueuedRuns(RunPolicy):
         return set[int]().union(*(queue.candidates() for queue in self.queues))
 
 
-def _pieces(run: Run, queues: list[PieceQueue], stamp: int) -> list[Piece]:
-    """A new run in as many pieces as it changes queues, the deepest first into its queue."""
+def _pieces(run: Run, entrances: list[Entrance], first: int, stamp: int) -> list[Piece]:
+    """A new run in as many pieces as it changes queues, the deepest first into its queue; the first of all new blocks
+    lies at depth `first`."""
     pieces: list[Piece] = []
-    stop = len(queues)
-    while stop:
-        queue, start = queues[stop - 1], stop - 1
-        while start and queues[start - 1] is queue:
-            start -= 1
-        piece = Piece(run, queue, stamp, run.depth + start, run.depth + stop)
-        queue.append(piece)
-        pieces.append(piece)
-        stop = start
+    start, stop = run.depth, run.depth + len(run.blocks)
+    for i in range(len(entrances) - 1, -1, -1):
+        place, queue = entrances[i]
+        end, begin = min(first + place, stop), max(first + entrances[i - 1][0], start) if i else start
+        if begin >= end:
+            continue
+        if pieces and pieces[-1].queue is queue:
+            pieces[-1].start = begin
+            queue.size += end - begin
+        else:
+            piece = Piece(run, queue, stamp, begin, end)
+            queue.append(piece)
+            pieces.append(piece)
     pieces.reverse()
     return pieces

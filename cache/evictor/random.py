@@ -69,7 +69,10 @@ class Random(Evictor):
 
 
 class RandomRuns(RunPolicy):
-    """The same over runs: every draw takes the last block of one. `run.entry`: its place among the candidates."""
+    """The same over runs: every draw takes the last block of one, and what a run loses is told at once.
+
+    `run.entry`: its place among the candidates. `run.rank`: how many of its last blocks were drawn and not yet told.
+    """
 
     def __init__(self, generator: Generator) -> None:
         self._random = generator
@@ -101,16 +104,34 @@ class RandomRuns(RunPolicy):
             last.entry = run.entry
         run.entry = None
 
-    def victims(self, count: int, trim: Trim) -> None:
-        draw, runs = self._random.random, self._runs
+    def victims(self, count: int, trim: Trim) -> list[int]:
+        draw, runs, chosen, drawn = self._random.random, self._runs, list[int](), list[Run]()
         for _ in range(count):
             if not runs:
                 raise PolicyError("RandomRuns was asked for a victim and has no candidate")
-            run = runs[int(draw() * len(runs))]
+            place, end = int(draw() * len(runs)), len(runs) - 1
+            run = runs[place]
+            if place != end:  # drawn from the list, and if it has more blocks at its end again
+                last = runs[place] = runs[end]
+                runs[end] = run
+                last.entry, run.entry = place, end
+            gone, blocks = (run.rank or 0) + 1, run.blocks
+            chosen.append(blocks[-gone])
+            if gone < len(blocks):
+                if gone == 1:
+                    drawn.append(run)
+                run.rank = gone
+                continue
+            run.rank = None
             self.removed(run)
-            rest = trim(run, 1)
-            if rest is not None:
-                self.evictable(rest)
+            uncovered = trim(run, gone)
+            if uncovered is not None:
+                self.evictable(uncovered)
+        for run in drawn:
+            if run.rank:
+                gone, run.rank = run.rank, None
+                trim(run, gone)
+        return chosen
 
     def candidates(self) -> set[int]:
         return {run.blocks[-1] for run in self._runs}

@@ -65,7 +65,7 @@ class RankedRuns(RunPolicy):
         if run.entry is not None:
             self.heap.drop(run)
 
-    def victims(self, count: int, trim: Trim) -> None:
+    def victims(self, count: int, trim: Trim) -> list[int] | None:
         pop = self.heap.pop
         while count:
             run = pop()
@@ -77,6 +77,7 @@ class RankedRuns(RunPolicy):
             rest = trim(run, going)
             if rest is not None:
                 self.offer(rest)
+        return None
 
     def candidates(self) -> set[int]:
         return self.heap.tails()

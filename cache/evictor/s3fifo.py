@@ -15,7 +15,7 @@ from math import ceil
 from cache.access import Access
 from cache.evictor.ghosts import Ghosts
 from cache.evictor.pieces import Piece, PieceQueue
-from cache.evictor.queued_runs import QueuedRuns
+from cache.evictor.queued_runs import Entrance, QueuedRuns
 from cache.evictor.queues import CandidateQueue, QueueEvictor
 from cache.evictor.runs import RunPolicy
 from cache.run import Run
@@ -82,10 +82,10 @@ class S3FifoRuns(QueuedRuns):
         self.share = small
         self.ghosts = ghosts
 
-    def admit(self, keys: Sequence[Hashable], access: Access) -> PieceQueue | list[PieceQueue]:
+    def admit(self, keys: Sequence[Hashable], access: Access) -> PieceQueue | list[Entrance]:
         if self.ghosts.knows_none_of(keys):
             return self.small
-        return [self.main if self.ghosts.recall(key) else self.small for key in keys]
+        return [(stop, self.main if known else self.small) for stop, known in self.ghosts.recall_all(keys)]
 
     def touch(self, run: Run, stamp: int) -> None:
         for piece in run.rank:

@@ -14,7 +14,7 @@ from collections.abc import Hashable, Sequence
 from cache.access import Access
 from cache.evictor.ghosts import Ghosts
 from cache.evictor.pieces import Piece, PieceQueue
-from cache.evictor.queued_runs import QueuedRuns
+from cache.evictor.queued_runs import Entrance, QueuedRuns
 from cache.evictor.queues import CandidateQueue, QueueEvictor
 from cache.evictor.runs import RunPolicy
 from cache.run import Run
@@ -67,10 +67,10 @@ class TwoQRuns(QueuedRuns):
         self.a1out = a1out
         self.fifo, self.remembered = fifo, remembered
 
-    def admit(self, keys: Sequence[Hashable], access: Access) -> PieceQueue | list[PieceQueue]:
+    def admit(self, keys: Sequence[Hashable], access: Access) -> PieceQueue | list[Entrance]:
         if self.a1out.knows_none_of(keys):
             return self.a1in
-        return [self.am if self.a1out.recall(key) else self.a1in for key in keys]
+        return [(stop, self.am if known else self.a1in) for stop, known in self.a1out.recall_all(keys)]
 
     def touch(self, run: Run, stamp: int) -> None:
         self.renew_by(self._in_am, run, stamp)

@@ -2,7 +2,8 @@
 
 The window's first candidate meets the one the main part would evict; the one used less often goes, so one-time blocks
 rarely displace anything. Resident blocks carry their counts; those of what has left are in a sketch (`count_min.py`),
-where a block that returns finds its own. All are halved once ten uses per block of the pool have been counted.
+where a block that returns finds its own. All are halved once ten uses per block of the pool have been counted, and a
+row of the sketch has two counters for each of these.
 
 A request moves at once: first all it touches goes where it belongs, then what overflows there goes on. While the pool
 fills up there is nothing to duel for, and what leaves the window enters the main part.
@@ -13,7 +14,11 @@ O(log n) amortised per candidate, O(1) per touched block; remembers no keys, onl
 
 from __future__ import annotations
 
+from bisect import bisect_left, bisect_right
 from collections.abc import Hashable, Sequence
+from itertools import compress, islice
+from itertools import count as count_from
+from operator import ne
 
 from cache.access import Access
 from cache.evictor.count_min import CountMin
@@ -31,8 +36,8 @@ USES_PER_BLOCK, FEWEST_BLOCKS = 10, 64
 class WTinyLfu(QueueEvictor):
     """Window, probation, protected."""
 
-    def __init__(self, window: float = 0.01, protected: float = 0.8, counters: int = 65536) -> None:
-        """`window`: share of the pool; `protected`: share of the rest; `counters`: width of the sketch."""
+    def __init__(self, window: float = 0.01, protected: float = 0.8, counters: int = 131072) -> None:
+        """`window`: share of the pool; `protected`: share of the rest; `counters`: least width of the sketch."""
         if not (0 < window < 1 and 0 < protected < 1 and counters > 0):
             raise ValueError(
                 f"window {window} and protected {protected} must lie in (0, 1), counters {counters} above 0"
@@ -41,13 +46,13 @@ class WTinyLfu(QueueEvictor):
         self.window, self.probation, self.protected = self.queues
         self.window_share, self.protected_share = window, protected * (1 - window)
         self.counts: dict[int, int] = {}
-        self.sketch = CountMin(counters)
+        self.counters, self.sketch = counters, CountMin(1)  # nothing has left while the pool fills up
         self._uses = 0
         self._filling = True
 
     def by_run(self) -> RunPolicy | None:
         plain = type(self) is WTinyLfu  # a subclass may queue otherwise
-        return WTinyLfuRuns(self.window_share, self.protected_share, self.sketch) if plain else None
+        return WTinyLfuRuns(self.window_share, self.protected_share, self.counters) if plain else None
 
     def inserted(self, blocks: Sequence[int], depth: int, access: Access, keys: Sequence[Hashable]) -> None:
         super().inserted(blocks, depth, access, keys)
@@ -72,7 +77,8 @@ class WTinyLfu(QueueEvictor):
         self.enqueue(block, self.window if self.place[block] is self.window else self.protected)
 
     def choose(self) -> int:
-        self._filling = False
+        if self._filling:
+            self._filling, self.sketch = False, CountMin(width(self.counters, self.capacity))
         ours, main = self.window.first_candidate(), self.probation.first_candidate()
         if main < 0:
             main = self.protected.first_candidate()
@@ -104,11 +110,11 @@ class WTinyLfuRuns(QueuedRuns):
 
     needs_keys = True
 
-    def __init__(self, window: float, protected: float, sketch: CountMin) -> None:
+    def __init__(self, window: float, protected: float, counters: int) -> None:
         super().__init__(3)
         self.window, self.probation, self.protected = self.queues
         self.window_share, self.protected_share = window, protected
-        self.sketch = sketch
+        self.counters, self.sketch = counters, CountMin(1)  # nothing has left while the pool fills up
         self._uses = 0
         self._filling = True
 
@@ -116,7 +122,7 @@ class WTinyLfuRuns(QueuedRuns):
         super().inserted(runs, access, keys)
         before = self.sketch.read(keys)
         if any(before):
-            self._mark_each(runs, [once_more(count) for count in before])
+            self._mark_each(runs, before)
         else:
             for run in runs:
                 run.rank[0].mark = 1
@@ -152,7 +158,8 @@ class WTinyLfuRuns(QueuedRuns):
         run.rank = kept
 
     def victims(self, count: int, trim: Trim) -> None:
-        self._filling = False
+        if self._filling:
+            self._filling, self.sketch = False, CountMin(width(self.counters, self.capacity))
         super().victims(count, trim)
 
     def choose(self, most_going: int) -> tuple[Run | None, int]:
@@ -171,16 +178,17 @@ class WTinyLfuRuns(QueuedRuns):
     def gone(self, piece: Piece, keys: Sequence[Hashable]) -> None:
         self.sketch.write(keys, piece.mark)
 
-    def _mark_each(self, runs: Sequence[Run], counts: Sequence[int]) -> None:
-        """Cut the only pieces of new runs where the counts of their blocks change."""
+    def _mark_each(self, runs: Sequence[Run], before: Sequence[int]) -> None:
+        """Cut the only pieces of new runs where the counts of their blocks, `before` this use, change."""
         first = runs[0].depth
+        edges = list(compress(count_from(1), map(ne, before, islice(before, 1, None))))
         for run in runs:
             piece: Piece = run.rank[0]
-            for depth in range(piece.start + 1, piece.stop):
-                if counts[depth - first] != counts[depth - first - 1]:
-                    piece.mark = counts[depth - first - 1]
-                    piece = self.cut(piece, depth)
-            piece.mark = counts[piece.stop - first - 1]
+            start = bisect_right(edges, piece.start - first)
+            for edge in edges[start : bisect_left(edges, piece.stop - first, start)]:
+                piece.mark = once_more(before[edge - 1])
+                piece = self.cut(piece, first + edge)
+            piece.mark = once_more(before[piece.start - first])
 
     def _age(self) -> None:
         if self._uses >= USES_PER_BLOCK * max(self.capacity, FEWEST_BLOCKS):
@@ -194,6 +202,11 @@ class WTinyLfuRuns(QueuedRuns):
 def most(share: float, capacity: int) -> int:
     """Blocks that a part of the pool may hold; at least one."""
     return max(1, int(share * capacity))
+
+
+def width(counters: int, capacity: int) -> int:
+    """Of the sketch, once it is known how large the pool is."""
+    return max(counters, 2 * USES_PER_BLOCK * capacity)
 
 
 def once_more(count: int) -> int:

@@ -35,24 +35,32 @@ class Reuse:
 
     def __init__(self) -> None:
         self.uses = self.reuses = self.gaps = 0
+        self._known: tuple[float, float, float, float] | None = None
+        """Horizon, share that is used again, mean gap, chance that one of these is used soon; until more is learned."""
 
     def reused(self, count: int, gap: float) -> None:
         """Blocks of the category were used again, `gap` seconds after their last use."""
+        self._known = None
         self.reuses += count
         self.gaps += count * max(int(gap * TICKS), 0)
 
     def used(self, count: int) -> None:
         """Blocks were used by a request of the category; what was learned is halved once it is plenty."""
+        self._known = None
         self.uses += count
         if self.uses > MEMORY:
             self.uses, self.reuses, self.gaps = self.uses // 2, self.reuses // 2, self.gaps // 2
 
     def chance(self, age: float, horizon: float) -> float:
         """That a block unused for `age` seconds is used within the next `horizon` seconds."""
-        share = min((self.reuses + PRIOR / 2) / (self.uses + PRIOR), 0.999)
-        mean = max((self.gaps / TICKS + PRIOR / 2 * horizon) / (self.reuses + PRIOR / 2), 1e-6)
+        known = self._known
+        if known is None or known[0] != horizon:
+            share = min((self.reuses + PRIOR / 2) / (self.uses + PRIOR), 0.999)
+            mean = max((self.gaps / TICKS + PRIOR / 2 * horizon) / (self.reuses + PRIOR / 2), 1e-6)
+            self._known = known = horizon, share, mean, 1 - exp(-horizon / mean)
+        _, share, mean, soon = known
         alive = share * exp(-age / mean)
-        return alive * (1 - exp(-horizon / mean)) / (1 - share + alive)
+        return alive * soon / (1 - share + alive)
 
 
 class Category(CandidateQueue):
@@ -61,6 +69,16 @@ class Category(CandidateQueue):
     def __init__(self) -> None:
         super().__init__()
         self.reuse = Reuse()
+        self.head = -1, -1, 0.0
+        """As long as there is no other event: its number, the first candidate or -1, and its chance."""
+
+    def offer(self, block: int) -> None:
+        super().offer(block)
+        self.head = -1, -1, 0.0
+
+    def drop(self, block: int) -> None:
+        super().drop(block)
+        self.head = -1, -1, 0.0
 
 
 class WorkloadAware(QueueEvictor):
@@ -74,7 +92,7 @@ class WorkloadAware(QueueEvictor):
         self.horizon = horizon
         self.categories: dict[str | None, Category] = {}
         self._last: dict[int, float] = {}
-        self._now = 0.0
+        self._now, self._event = 0.0, 0
 
     def by_run(self) -> RunPolicy | None:
         return WorkloadAwareRuns(self.horizon) if type(self) is WorkloadAware else None  # a subclass may rank otherwise
@@ -100,11 +118,20 @@ class WorkloadAware(QueueEvictor):
         self.enqueue(block, self._category(access))
 
     def choose(self) -> int:
-        def chance(head: tuple[int, Category]) -> float:
-            return head[1].reuse.chance(self._now - self._last[head[0]], self.horizon)
+        best, least, now = -1, inf, self._event
+        for category in self.categories.values():
+            event, block, chance = category.head
+            if event != now:
+                block = category.first_candidate()
+                chance = category.reuse.chance(self._now - self._last[block], self.horizon) if block >= 0 else inf
+                category.head = now, block, chance
+            if block >= 0 and (best < 0 or chance < least):
+                best, least = block, chance
+        return best
 
-        heads = [(category.first_candidate(), category) for category in self.categories.values()]
-        return min((head for head in heads if head[0] >= 0), key=chance, default=(-1, None))[0]
+    def pinned(self, block: int) -> None:
+        super().pinned(block)
+        self._event += 1
 
     def removed(self, block: int) -> None:
         super().removed(block)
@@ -118,6 +145,7 @@ class WorkloadAware(QueueEvictor):
 
     def _used(self, blocks: Sequence[int], access: Access) -> None:
         self._now = max(self._now, access.time)
+        self._event += 1
         self._last.update(dict.fromkeys(blocks, access.time))
         self._category(access).reuse.used(len(blocks))
 

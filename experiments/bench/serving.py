@@ -19,9 +19,7 @@ from cache.allocator.base import Allocator
 from cache.allocator.hash_chain import HashChain
 from cache.allocator.naive import Naive
 from cache.allocator.radix import Radix
-from cache.evictor.base import Evictor
 from cache.evictor.lru import Lru
-from cache.future import Future
 from cache.hashing.builtin import BuiltinHash
 from cache.manager import CacheManager
 from cache.sequence import Sequence
@@ -32,8 +30,6 @@ CONF = Path(__file__).parents[2] / "conf"
 WORKLOAD = CONF / "workload" / "zipf_system_prompts.yaml"
 BLOCK_SIZE = 16
 NUM_BLOCKS = 20_000
-SETTINGS = {"seed": 0, "block_size": BLOCK_SIZE, "num_blocks": NUM_BLOCKS}
-"""What a yaml may interpolate."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,25 +86,3 @@ def allocators(prompts: list[bytes], repeats: int = 3) -> dict[str, Figure]:
         "radix from lists": timed(tree, lists, PackedTokens.of, repeats),
         "hash_chain from lists": timed(chain, lists, PackedTokens.of, repeats),
     }
-
-
-def evictors(prompts: list[bytes], allocator: type[Radix] | type[HashChain], repeats: int = 2) -> dict[str, Figure]:
-    """Every policy of conf/evictor under the same allocator. An offline policy is shown the future first, untimed."""
-    figures = {}
-    for path in sorted((CONF / "evictor").glob("*.yaml")):
-        evictor_yaml = OmegaConf.create(SETTINGS | {"evictor": OmegaConf.load(path)})
-        future = _future(prompts) if instantiate(evictor_yaml.evictor).needs_future else None
-
-        def make(evictor_yaml: Any = evictor_yaml, future: Future | None = future) -> Allocator:
-            evictor: Evictor = instantiate(evictor_yaml.evictor)
-            if future is not None:
-                evictor.foresee(future)
-            return allocator(NUM_BLOCKS, BLOCK_SIZE, BuiltinHash(), evictor)
-
-        figures[path.stem] = timed(make, prompts, PackedTokens, repeats)
-    return figures
-
-
-def _future(prompts: list[bytes]) -> Future:
-    packed = (PackedTokens(prompt) for prompt in prompts)
-    return Future((b"", tokens.contents(BLOCK_SIZE), (len(tokens) - 1) // BLOCK_SIZE) for tokens in packed)

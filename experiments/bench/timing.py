@@ -16,18 +16,19 @@ Prepared = Callable[[], Callable[[], Any]]
 
 def best(prepare: Prepared, repeats: int) -> float:
     """Processor seconds of the fastest of several runs, garbage collection off."""
-    times = []
-    for _ in range(repeats):
-        run = prepare()
-        gc.collect()
-        gc.disable()
-        try:
-            start = process_time()
-            run()
-            times.append(process_time() - start)
-        finally:
-            gc.enable()
-    return min(times)
+    return min(timed(prepare()) for _ in range(repeats))
+
+
+def timed(run: Callable[[], Any]) -> float:
+    """Processor seconds of one run, garbage collection off."""
+    gc.collect()
+    gc.disable()
+    try:
+        start = process_time()
+        run()
+        return process_time() - start
+    finally:
+        gc.enable()
 
 
 def per_call(call: Callable[[], Any], repeats: int = 7, calls: int = 20) -> float:

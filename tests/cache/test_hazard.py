@@ -221,7 +221,8 @@ def test_requests_that_take_turns_are_as_many_as_they_are() -> None:
     for step in range(6):
         for index in range(40):
             access = Access(index, time=float(index), num_tokens=8 * (step + 1))
-            books.entered([(index, step)], step, access)
+            keys = [(index, step)]
+            books.entered(keys, step, access, books.pieces(keys))
     assert books._requests == 40
     assert {history.visit.num_runs for history in books._resident} == {1}, "growing is no new turn"
     assert sorted(history.size for history in books._resident) == [6] * 40

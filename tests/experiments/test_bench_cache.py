@@ -10,7 +10,9 @@ from pathlib import Path
 import pytest
 
 from experiments.bench.growth import resident
+from experiments.bench.policies import traffic
 from experiments.bench.serving import NUM_BLOCKS, allocators, packed_prompts
+from experiments.errors import UserError
 
 
 def test_a_small_run_prints_its_tables_and_ends_in_one_json_object() -> None:
@@ -46,3 +48,30 @@ def test_a_prompt_lies_in_as_many_runs_as_the_lookup_bench_says(runs: int) -> No
     seq = Sequence(PackedTokens(data), Access(99))
     manager.can_allocate(seq)
     assert len(manager.allocator.find(seq, 16).path) == runs
+
+
+def bench(*arguments: str) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-m", "experiments.bench_cache", "--only", "policies", *arguments]
+    return subprocess.run(command, cwd=Path(__file__).parents[2], capture_output=True, text=True)
+
+
+def test_policies_are_timed_on_the_workload_and_pool_that_are_asked_for() -> None:
+    done = bench("--workload", "few_shot", "--requests", "40", "--num-blocks", "20%", "--policies", "belady", "arc",
+                 "--block-size", "32", "--allocators", "radix")  # fmt: skip
+    figures = json.loads(done.stdout.splitlines()[-1])["policies"]
+    assert set(figures) == {"arc on radix, x lru", "belady on radix, x lru", "lru on radix, x lru"}
+    assert figures["lru on radix, x lru"] == 1
+    assert "workload=few_shot, 40 requests, block size 32" in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("workload", "num_blocks", "told"),
+    [
+        ("none_such", "100", "--workload none_such is no file of conf/workload"),
+        ("few_shot", "many", "num_blocks=many is no pool size"),
+        ("few_shot", "1", "no request of --workload few_shot fits --num-blocks 1"),
+    ],
+)
+def test_traffic_that_cannot_be_is_explained_in_a_sentence(workload: str, num_blocks: str, told: str) -> None:
+    with pytest.raises(UserError, match=told):
+        traffic(workload, 16, num_blocks, limit=3)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Hashable, Sequence
-from math import gcd
 
 from cache.access import Access
 from support.slow_policies.base import Slow
@@ -12,14 +11,11 @@ from support.slow_policies.base import Slow
 class WTinyLfu(Slow):
     """Everything a request touches at once moves at once; residents are counted one by one."""
 
-    def __init__(self, window: float = 0.01, protected: float = 0.8, counters: int = 65536) -> None:
+    def __init__(self, window: float = 0.01, protected: float = 0.8, counters: int = 131072) -> None:
         super().__init__()
         self.share, self.protected_share = window, protected
+        self.counters = counters
         self.widths: list[int] = []
-        while len(self.widths) < 4:
-            if all(gcd(counters, width) == 1 for width in self.widths):
-                self.widths.append(counters)
-            counters += 1
         self.window: list[int] = []
         self.probation: list[int] = []
         self.protected: list[int] = []
@@ -35,7 +31,7 @@ class WTinyLfu(Slow):
         while not self.full and len(self.window) > max(1, self.share * self.pool):
             self.probation.append(self.window.pop(0))
         for block, key in zip(blocks, keys, strict=True):
-            self.uses[block] = min(15, 1 + min(self.cells.get(cell, 0) for cell in self.cells_of(key)))
+            self.uses[block] = min(15, 1 + min((self.cells.get(cell, 0) for cell in self.cells_of(key)), default=0))
         self.sample(len(blocks))
 
     def accessed(self, blocks: Sequence[int], depth: int, access: Access) -> None:
@@ -53,7 +49,9 @@ class WTinyLfu(Slow):
         self.sample(len(blocks))
 
     def choose(self) -> int:
-        self.full = True
+        if not self.full:
+            narrow = max(self.counters, 20 * self.pool)
+            self.full, self.widths = True, [narrow, narrow + 1]
         window = [block for block in self.window if block in self.free]
         main = [block for block in [*self.probation, *self.protected] if block in self.free]
         if not window or not main:
