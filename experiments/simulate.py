@@ -124,8 +124,8 @@ def partial_reuse(scheduler: Scheduler, served: Sequence[Row]) -> Row:
 def arrivals_of(workload: Workload, rate: float | None = None) -> Iterator[Request]:
     """The workload as requests for a scheduler. `rate`: mean requests per second to stretch the arrivals to.
 
-    Raises UserError for a rate that is no positive number, for a workload whose arrivals have no rate to change, and for
-    arrivals so late that a step no longer moves the clock.
+    Raises UserError for a rate that is no positive number, for a workload whose arrivals have no rate to change, and
+    for arrivals so late that a step no longer moves the clock.
     """
     scale = 1.0
     if rate is not None:
