@@ -27,9 +27,10 @@ class Sequence:
     """
 
     __slots__ = (
-        "_appended", "_block_size", "_contents", "_num_prompt", "_packed", "access", "allocated", "behind", "block_table",
-        "extra_keys", "keys", "matched_by", "node", "num_computed_tokens", "num_followed_blocks", "num_hit_blocks",
-        "num_immutable_blocks", "num_tokens", "partial_copy", "prompt", "root", "sealed", "skip_lookup", "trail",
+        "_appended", "_block_size", "_contents", "_num_prompt", "_packed", "access", "allocated", "behind",
+        "block_table", "extra_keys", "keys", "matched_by", "node", "num_computed_tokens", "num_followed_blocks",
+        "num_hit_blocks", "num_immutable_blocks", "num_tokens", "partial_copy", "prompt", "root", "sealed",
+        "skip_lookup", "trail",
     )  # fmt: skip
 
     def __init__(
