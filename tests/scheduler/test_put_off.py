@@ -13,6 +13,7 @@ from support.conf import ONLINE_EVICTORS, build, sharing_allocator
 from cache.access import Access
 from cache.allocator.radix import Radix
 from cache.errors import MisuseError
+from cache.extra_keys import ExtraKeys
 from cache.ledger import Ledger
 from cache.manager import CacheManager
 from cache.observer import Observer
@@ -56,7 +57,10 @@ def arrivals(seed: int, count: int) -> Iterable[Request]:
             n=2 if index % 11 == 5 else 1,
             prompt_logprobs=0 if index % 7 == 3 else None,
         )
-        yield Request(index, PackedTokens.of(prompt), params, time, session=str(index % 3), turn=index // 3)
+        extra = ExtraKeys(tenant="a") if seed % 3 == 0 and index % 5 == 4 else ExtraKeys()
+        yield Request(
+            index, PackedTokens.of(prompt), params, time, extra_keys=extra, session=str(index % 3), turn=index // 3
+        )
         time += draw.expovariate(1 / 12)
 
 
@@ -99,6 +103,7 @@ def served(allocator: str, policy: str, seed: int, look: bool = False, swap: boo
         seen.append((len(step.decodes), chunks, step.memory, step.used_blocks, manager.allocator.num_available, end))
         if look and len(seen) % 5 == 0:
             seen.append([manager.allocator.state(block) for block in range(70)])
+            manager.check_integrity()
 
     clock = SimulatedClock()
     loop = StepLoop(scheduler, SimulatedExecutor(PerToken(), clock), clock, arrivals(seed, 50), watch)
@@ -181,6 +186,28 @@ def test_whatever_is_done_with_it_a_sequence_catches_up_first(deed: str) -> None
     assert seq.behind is None
     assert seq.num_tokens == 8 + (deed == "append")
     assert manager.num_matched_tokens(Sequence(PackedTokens.of(range(1, 10)), Access(2))) == 8 * (deed != "new weights")
+    manager.check_integrity()
+
+
+def test_a_lookup_from_before_it_was_put_off_is_not_believed() -> None:
+    manager = CacheManager(sharing_allocator("radix", 20, SIZE, evictor=build("evictor", "lru")))
+    seq, other = Sequence(PackedTokens.of([1, 2, 3, 4]), Access(0)), Sequence(PackedTokens.of(range(1, 10)), Access(1))
+    manager.allocate(seq)
+    manager.promote_to_immutable(seq, 4)
+    assert manager.num_matched_tokens(other) == 4
+    assert manager.put_off(seq, lambda: manager.append_computed(seq, int32([5, 6, 7, 8])))
+    manager.append_each([(seq, None), (seq, None)])
+    assert manager.num_matched_tokens(other) == manager.allocate(other) == 8
+
+
+def test_who_computes_the_same_later_gives_its_own_blocks_back() -> None:
+    manager = CacheManager(sharing_allocator("radix", 20, SIZE, evictor=build("evictor", "lru")))
+    seq = grown(manager)
+    other = Sequence(PackedTokens.of(range(1, 10)), Access(1), skip_lookup=True)
+    manager.allocate(other)
+    assert seq.behind is not None, "it looked nothing up"
+    manager.promote_to_immutable(other, 9)
+    assert other.block_table[:4] == seq.block_table
     manager.check_integrity()
 
 
