@@ -61,11 +61,13 @@ class Running:
         decoding = self.decoding
         if branch not in decoding.members:
             return
-        branch.seq.catch_up()
         known = decoding.num_tokens(branch)
+        was_put_off, branch.seq.behind = branch.seq.behind is not None, None
         if self.foretell is not None:
             self._learn(branch, known, self.foretell)
         self.settle_to(branch, known - 1)
+        if was_put_off:
+            self._begin_block(branch)
 
     def put_off(self, branch: Branch) -> None:
         """From now on, blocks that this branch fills are promoted only when somebody can tell the difference; its tail
@@ -149,13 +151,19 @@ class Running:
 
     def _tell(self, branch: Branch) -> None:
         """What was put off: as if it had been settled when its tail was full last, and grown since."""
-        seq, size, foretell = branch.seq, self.manager.block_size, self.foretell
+        size, foretell = self.manager.block_size, self.foretell
         assert foretell is not None, "only what is foretold is put off"
         full = (self.decoding.num_tokens(branch) - 1) // size * size
         self._learn(branch, full + 1, foretell)
-        self.manager.append_computed(seq, branch.known(seq.num_tokens, full))
-        if full < len(seq.block_table) * size:
-            seq.extend(branch.known(full, full + 1))
+        self.settle_to(branch, full)
+        self._begin_block(branch)
+
+    def _begin_block(self, branch: Branch) -> None:
+        """Where a block was taken for the newest token alone, the sequence holds that token, as after `grow`."""
+        seq, size = branch.seq, self.manager.block_size
+        held = seq.num_tokens
+        if held % size == 0 and held < len(seq.block_table) * size:
+            seq.extend(branch.known(held, held + 1))
 
     def _head(self, request: Request) -> Branch:
         live = request.live_branches
