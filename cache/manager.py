@@ -5,6 +5,7 @@ One request's life, in token positions (B = block size):
     allocate   [0, hit) is cached and shared · [hit, num_tokens) gets own blocks      all or nothing
     promote    [0, computed) is computed: its full blocks become immutable and findable
     append     [num_tokens, num_tokens + n) gets slots; a shared tail is copied first
+    put off    slots first, their tokens when somebody can tell the difference: `Sequence.catch_up`
     fork       a twin owns the same blocks once more
     free       every block loses one owner, exactly once
 

@@ -6,6 +6,7 @@
 The same hits, victims, block ids and counts as `hash_chain` with `leaf_only`, without hashes and so without
 collisions: a prompt is compared with the contents themselves, one comparison of memory per run. A run is split where
 its owners or its accesses begin to differ (`cache/run.py`); a chain that grows block by block grows its run.
+What a sequence generates at the end of a run of its own may be put off until somebody comes there (`put_off`).
 
 Source of the tree: Zheng et al., "SGLang: efficient execution of structured language model programs", NeurIPS 2024
 (RadixAttention); Morrison, "PATRICIA", JACM 1968.
