@@ -23,6 +23,7 @@ class BlockTables:
     @property
     def live_sequences(self) -> list[Sequence]:
         """Sequences that hold blocks now."""
+        self.catch_up()
         return list(self._live.values())
 
     @property
@@ -59,8 +60,14 @@ class BlockTables:
             slots.extend(range(base + max(start - first, 0), base + min(stop - first, size)))
         return slots
 
+    def catch_up(self) -> None:
+        """Have all tokens told that were put off."""
+        for seq in list(self._live.values()):
+            seq.catch_up()
+
     def check_integrity(self) -> None:
         """Raise AssertionError where tables, reference counts, index and evictor disagree. Scans everything."""
+        self.catch_up()
         owned: Counter[int] = Counter()
         for seq in self._live.values():
             assert len(set(seq.block_table)) == len(seq.block_table), "a sequence owns one block twice"
@@ -84,6 +91,8 @@ class BlockTables:
     def _must_be_live(self, seq: Sequence) -> None:
         if self._live.get(id(seq)) is not seq:
             raise MisuseError("this sequence holds no blocks here: it was never allocated, or freed already")
+        if seq.behind is not None:
+            seq.catch_up()
 
     def _shares_tail(self, seq: Sequence) -> bool:
         return seq.num_tokens % self.block_size != 0 and self.allocator.is_shared(seq.block_table[-1])

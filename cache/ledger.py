@@ -123,6 +123,9 @@ class Ledger(Observer):
             self._follow(seq, stop)
         self._cached(seq, start, stop)
 
+    def can_wait(self, seq: Sequence) -> bool:
+        return seq in self._late
+
     def released(self, seq: Sequence) -> None:
         if seq in self._late:
             self.tree.arrive(self._late[seq])
@@ -168,6 +171,7 @@ class Ledger(Observer):
         return False
 
     def _catch_up(self, seq: Sequence) -> None:
+        seq.catch_up()
         del self._late[seq]
         start, stop = seq.num_followed_blocks, seq.num_immutable_blocks
         self._follow(seq, stop)

@@ -5,6 +5,7 @@ One request's life, in token positions (B = block size):
     allocate   [0, hit) is cached and shared · [hit, num_tokens) gets own blocks      all or nothing
     promote    [0, computed) is computed: its full blocks become immutable and findable
     append     [num_tokens, num_tokens + n) gets slots; a shared tail is copied first
+    put off    slots first, their tokens when somebody can tell the difference: `Sequence.catch_up`
     fork       a twin owns the same blocks once more
     free       every block loses one owner, exactly once
 
@@ -14,7 +15,7 @@ Knows nothing of tensors: copy-on-write answers with (source, destination) block
 from __future__ import annotations
 
 from array import array
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from collections.abc import Sequence as Items
 from math import inf
 
@@ -142,16 +143,33 @@ class CacheManager(BlockTables):
         seq.num_computed_tokens = num_tokens
         self.allocator.promote(seq, num_tokens // self.block_size)
 
-    def append_each(self, grown: Items[tuple[Sequence, array[int]]]) -> list[BlockCopy]:
-        """`append` for one after the other; where each just begins its next block, the blocks are taken all at once."""
+    def put_off(self, seq: Sequence, told: Callable[[], None]) -> bool:
+        """Whether tokens that this sequence, full and computed to its last block, goes on with may be told late.
+
+        If so, `append_each` gives it slots without tokens, block by block, and `told` is called once before anybody can
+        tell the difference: it is to name all tokens computed since (`append_computed`).
+        """
+        self._must_be_live(seq)
+        if not self.allocator.put_off(seq):
+            return False
+        seq.behind = told
+        return True
+
+    def append_each(self, grown: Items[tuple[Sequence, array[int] | None]]) -> list[BlockCopy]:
+        """`append` for one after the other; where each just begins its next block, the blocks are taken all at once.
+
+        None for tokens that are put off: a block for them.
+        """
         size, live = self.block_size, self._live
         for seq, tokens in grown:
-            full = len(seq.block_table) * size == seq.num_tokens and id(seq) in live
-            if not full or not 0 < len(tokens) <= size:
-                return [copy for seq, tokens in grown for copy in self.append(seq, tokens)]
+            if tokens is not None and not (
+                len(seq.block_table) * size == seq.num_tokens and 0 < len(tokens) <= size and id(seq) in live
+            ):
+                return self._append_one_by_one(grown)
         for (seq, tokens), block in zip(grown, self.allocator.take_each(len(grown)), strict=True):
             seq.block_table.append(block)
-            seq.extend(tokens)
+            if tokens is not None:
+                seq.extend(tokens)
         return []
 
     def truncate(self, seq: Sequence, num_tokens: int) -> None:
@@ -212,6 +230,7 @@ class CacheManager(BlockTables):
             self.weights_version = version
             self._plain_root = NO_EXTRA_KEYS.encode(version)
             self._last_match = None
+            self.catch_up()
             for seq in self._live.values():
                 seq.sealed = True
 
@@ -223,6 +242,15 @@ class CacheManager(BlockTables):
         self.allocator.clear()
 
     # Inside
+
+    def _append_one_by_one(self, grown: Items[tuple[Sequence, array[int] | None]]) -> list[BlockCopy]:
+        copies: list[BlockCopy] = []
+        for seq, tokens in grown:
+            if tokens is None:
+                seq.block_table += self._take(1)
+            else:
+                copies += self.append(seq, tokens)
+        return copies
 
     def _forget(self, seq: Sequence) -> None:
         seq.allocated = False

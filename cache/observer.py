@@ -48,6 +48,11 @@ class Observer:
     def promoted(self, seq: Sequence, start: int, stop: int) -> None:
         """Blocks `start` to `stop` of the sequence's table are findable, from now on or already."""
 
+    def can_wait(self, seq: Sequence) -> bool:
+        """Whether it is as well to hear of what this sequence adds from now on only when somebody comes to that place,
+        the sequence is let go, or the observer itself calls `seq.catch_up`."""
+        return type(self).promoted is Observer.promoted
+
     def released(self, seq: Sequence) -> None:
         """The sequence is about to give all its blocks back."""
 

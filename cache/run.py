@@ -114,12 +114,16 @@ class Run:
             del self.data[keep * self.stride :]
         return gone
 
-    def join(self, child: Run) -> None:
-        """Take over the blocks and children of a run that goes on where this one ends; nothing hangs below this one."""
+    def extend(self, data: bytes | bytearray, blocks: list[int]) -> None:
+        """More blocks behind the last one, with these contents; nothing hangs below this run."""
         if isinstance(self.data, bytes):  # from now on growing is amortised
             self.data = bytearray(self.data)
-        self.data += child.data
-        self.blocks += child.blocks
+        self.data += data
+        self.blocks += blocks
+
+    def join(self, child: Run) -> None:
+        """Take over the blocks and children of a run that goes on where this one ends; nothing hangs below this one."""
+        self.extend(child.data, child.blocks)
         if self.keys is not None and child.keys is not None:
             self.keys += child.keys
         self.children, self.order = child.children, child.order

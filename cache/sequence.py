@@ -10,7 +10,7 @@ Knows nothing of where blocks come from; only the manager and its allocator writ
 from __future__ import annotations
 
 from array import array
-from collections.abc import Hashable
+from collections.abc import Callable, Hashable
 from collections.abc import Sequence as Items
 from typing import Any
 
@@ -27,9 +27,10 @@ class Sequence:
     """
 
     __slots__ = (
-        "_appended", "_block_size", "_contents", "_num_prompt", "_packed", "access", "allocated", "block_table",
-        "extra_keys", "keys", "matched_by", "node", "num_computed_tokens", "num_followed_blocks", "num_hit_blocks",
-        "num_immutable_blocks", "num_tokens", "partial_copy", "prompt", "root", "sealed", "skip_lookup", "trail",
+        "_appended", "_block_size", "_contents", "_num_prompt", "_packed", "access", "allocated", "behind",
+        "block_table", "extra_keys", "keys", "matched_by", "node", "num_computed_tokens", "num_followed_blocks",
+        "num_hit_blocks", "num_immutable_blocks", "num_tokens", "partial_copy", "prompt", "root", "sealed",
+        "skip_lookup", "trail",
     )  # fmt: skip
 
     def __init__(
@@ -71,6 +72,14 @@ class Sequence:
         self.trail: Any = None
         """An observer's own mark of a place behind the first `num_followed_blocks` blocks."""
         self.num_followed_blocks = 0
+        self.behind: Callable[[], None] | None = None
+        """Where tokens it has slots for are told late (`CacheManager.put_off`): tells them."""
+
+    def catch_up(self) -> None:
+        """Have the tokens told that were put off, if any were."""
+        behind, self.behind = self.behind, None
+        if behind is not None:
+            behind()
 
     def contents(self, block_size: int) -> list[Hashable]:
         """Contents of its full blocks; computed once, extended as it grows."""

@@ -204,8 +204,7 @@ def int32(token_ids: Iterable[int]) -> array[int]:
             tokens = array("i", token_ids)
         except OverflowError as error:
             raise ValueError(f"token ids must lie in 0..{INT32_MAX} (int32): {error}") from None
-    if tokens and min(tokens) < 0:
-        raise ValueError(f"token ids must lie in 0..{INT32_MAX} (int32), got {min(tokens)}")
+    _check_signs(little_endian(tokens))
     return tokens
 
 

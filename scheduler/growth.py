@@ -26,4 +26,7 @@ def blocks_needed(growing: Iterable[Branch], manager: CacheManager) -> int:
 def are_short(growing: Mapping[Branch, int], manager: CacheManager) -> bool:
     """Whether fewer blocks are available than these branches need. The most they may need mostly settles it."""
     available = manager.allocator.num_available
-    return sum(growing.values()) > available and blocks_needed(growing, manager) > available
+    if sum(growing.values()) <= available:
+        return False
+    manager.catch_up()
+    return blocks_needed(growing, manager) > available

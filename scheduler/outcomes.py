@@ -109,11 +109,14 @@ class Outcomes:
 
     def _event(self, branch: Branch, now: float) -> None:
         running = self.running
-        running.settle(branch)
-        if branch.num_tokens >= running.decoding.members[branch]:
+        decoding = running.decoding
+        if decoding.num_tokens(branch) >= decoding.members[branch]:
             self._finish(branch, "length", now)
             return
-        running.decoding.expect(branch)
+        if branch.seq.behind is None:
+            running.settle(branch)
+            running.put_off(branch)
+        decoding.expect(branch)
         running.growing[branch] = 1
 
     def _append(self, branch: Branch, drawn: Sampled) -> None:

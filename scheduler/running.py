@@ -11,8 +11,10 @@ from __future__ import annotations
 
 from array import array
 from collections.abc import Callable, Sequence
+from functools import partial
 
 from cache.manager import CacheManager
+from cache.sequence import Sequence as CacheSequence
 from cache.tokens import int32
 from scheduler.decoding import Decoding
 from scheduler.request import Branch, Request
@@ -60,13 +62,18 @@ class Running:
         if branch not in decoding.members:
             return
         known = decoding.num_tokens(branch)
+        was_put_off, branch.seq.behind = branch.seq.behind is not None, None
         if self.foretell is not None:
-            told = branch.foretold
-            if told is None:
-                most = self.most_tokens(branch.request) - branch.request.num_prompt
-                told = branch.foretold = int32(self.foretell(branch, 0, most))
-            branch.outputs.extend(told[len(branch.outputs) : known - branch.request.num_prompt])
+            self._learn(branch, known, self.foretell)
         self.settle_to(branch, known - 1)
+        if was_put_off:
+            self._begin_block(branch)
+
+    def put_off(self, branch: Branch) -> None:
+        """From now on, blocks that this branch fills are promoted only when somebody can tell the difference; its tail
+        is full now."""
+        if self.foretell is not None:
+            self.manager.put_off(branch.seq, partial(self._tell, branch))
 
     def settle_to(self, branch: Branch, num_computed: int) -> None:
         """As `settle`, for a branch whose outputs are all known."""
@@ -81,7 +88,10 @@ class Running:
         """Slots for all growing branches; the caller has made sure that there are blocks. Returns the block copies."""
         if not self.growing:
             return []
-        grown = [(branch.seq, branch.known(branch.seq.num_tokens, branch.num_tokens)) for branch in self.growing]
+        grown: list[tuple[CacheSequence, array[int] | None]] = []
+        for branch in self.growing:
+            seq = branch.seq
+            grown.append((seq, branch.known(seq.num_tokens, branch.num_tokens) if seq.behind is None else None))
         copies = self.manager.append_each(grown)
         self.growing.clear()
         return copies
@@ -130,6 +140,30 @@ class Running:
             head.computed_before = max(head.computed_before, head.seq.num_computed_tokens)
         self.remove(request)
         request.head = request.head or self._head(request)
+
+    def _learn(self, branch: Branch, known: int, foretell: Foretell) -> None:
+        """Write down its output tokens up to so many in all."""
+        told = branch.foretold
+        if told is None:
+            most = self.most_tokens(branch.request) - branch.request.num_prompt
+            told = branch.foretold = int32(foretell(branch, 0, most))
+        branch.outputs.extend(told[len(branch.outputs) : known - branch.request.num_prompt])
+
+    def _tell(self, branch: Branch) -> None:
+        """What was put off: as if it had been settled when its tail was full last, and grown since."""
+        size, foretell = self.manager.block_size, self.foretell
+        assert foretell is not None, "only what is foretold is put off"
+        full = (self.decoding.num_tokens(branch) - 1) // size * size
+        self._learn(branch, full + 1, foretell)
+        self.settle_to(branch, full)
+        self._begin_block(branch)
+
+    def _begin_block(self, branch: Branch) -> None:
+        """Where a block was taken for the newest token alone, the sequence holds that token, as after `grow`."""
+        seq, size = branch.seq, self.manager.block_size
+        held = seq.num_tokens
+        if held % size == 0 and held < len(seq.block_table) * size:
+            seq.extend(branch.known(held, held + 1))
 
     def _head(self, request: Request) -> Branch:
         live = request.live_branches

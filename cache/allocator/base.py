@@ -153,6 +153,11 @@ class Allocator(ABC):
         Where a key is cached already, the sequence's own block is given back and the cached one takes its place.
         """
 
+    def put_off(self, seq: Sequence) -> bool:
+        """Whether nobody can tell if the blocks this sequence fills from now on are promoted when they are full, or by
+        `seq.catch_up`, which the allocator calls before anything depends on it. If not, promote them."""
+        return False
+
     @abstractmethod
     def release(self, seq: Sequence, start: int = 0) -> None:
         """One owner fewer for the blocks of a sequence's table from position `start` on: all of them, or mutable ones.

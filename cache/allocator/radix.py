@@ -6,6 +6,7 @@
 The same hits, victims, block ids and counts as `hash_chain` with `leaf_only`, without hashes and so without
 collisions: a prompt is compared with the contents themselves, one comparison of memory per run. A run is split where
 its owners or its accesses begin to differ (`cache/run.py`); a chain that grows block by block grows its run.
+What a sequence generates at the end of a run of its own may be put off until somebody comes there (`put_off`).
 
 Source of the tree: Zheng et al., "SGLang: efficient execution of structured language model programs", NeurIPS 2024
 (RadixAttention); Morrison, "PATRICIA", JACM 1968.
@@ -27,6 +28,7 @@ from cache.hashing.base import Hasher
 from cache.observer import Observer
 from cache.run import Run, num_common_blocks, walk
 from cache.sequence import Sequence
+from cache.tokens import TOKEN_BYTES
 
 
 class Radix(RunTree):
@@ -52,6 +54,8 @@ class Radix(RunTree):
         self.partial_reuse = partial_reuse
         self._held: Part | None = None
         self._evicted: list[tuple[int, int]] = []
+        self._late: dict[Run, Sequence] = {}
+        """Runs that grow unseen, and the sequences that do so: they catch up before anybody else comes here."""
         self._now = 0
 
     def find(self, seq: Sequence, limit: int) -> Match:
@@ -67,6 +71,7 @@ class Radix(RunTree):
         node = None if seq.sealed or not limit else self._roots.get(seq.root or b"")
         if node is None:
             return Match(blocks, 0, self.version, path)
+        late = self._late
         i = num_idle = 0
         for data, stride, first, stop in seq.segments(self.block_size):
             if stop > limit:
@@ -76,6 +81,8 @@ class Radix(RunTree):
                 child = node.children.get(data[offset : offset + stride]) if node.children else None
                 if child is None:
                     return Match(blocks, num_idle, self.version, path)
+                if child in late:
+                    late[child].catch_up()
                 count = len(child.blocks)
                 path.append(child)
                 if count <= stop - i and data.startswith(child.data, offset):
@@ -129,9 +136,19 @@ class Radix(RunTree):
 
     def promote(self, seq: Sequence, num_full: int) -> None:
         i = start = seq.num_immutable_blocks
+        if self._late:
+            self._late.pop(seq.node, None)
         if seq.sealed or i >= num_full:
             return
         node: Run = seq.node or self._root(seq)
+        if self._just_grows(seq, node):
+            data, stride, first, stop = seq.segments(self.block_size, i)[-1]
+            if i >= first:
+                node.extend(data[(i - first) * stride : (num_full - first) * stride], seq.block_table[i:num_full])
+                seq.num_immutable_blocks = num_full
+                self.version += 1
+                self.observer.promoted(seq, start, num_full)
+                return
         duplicates: list[Run] = []
         new: list[Run] = []
         for data, stride, first, stop in seq.segments(self.block_size, i):
@@ -150,6 +167,8 @@ class Radix(RunTree):
                     node = new[-1]
                     i = stop
                     break
+                if child in self._late:
+                    self._late[child].catch_up()
                 count = len(child.blocks)
                 if count > stop - i or not data.startswith(child.data, offset):
                     count = num_common_blocks(child, data, offset, min(count, stop - i))
@@ -174,6 +193,20 @@ class Radix(RunTree):
         seq.node = self._register(seq, new) if new else node
         self.version += 1
         self.observer.promoted(seq, start, num_full)
+
+    def put_off(self, seq: Sequence) -> bool:
+        node = seq.node
+        if self.partial_reuse or seq.sealed or node is None or not self._just_grows(seq, node):
+            return False
+        if not self.observer.can_wait(seq):
+            return False
+        self._late[node] = seq
+        self.version += 1  # a match that ended here was found when nothing was put off
+        return True
+
+    def catch_up(self) -> None:
+        for seq in list(self._late.values()):
+            seq.catch_up()
 
     def release(self, seq: Sequence, start: int = 0) -> None:
         self.version += 1
@@ -218,6 +251,17 @@ class Radix(RunTree):
 
     def last_touches(self, blocks: Items[int]) -> Iterable[tuple[int, int]]:
         return self._evicted
+
+    def _just_grows(self, seq: Sequence, run: Run) -> bool:
+        """Whether what the sequence generates behind this run, in which it ends, becomes part of it without a word."""
+        return (
+            run.refs == 1  # the sequence alone
+            and run.children is None
+            and run.last_access == seq.access.index
+            and run.stride == self.block_size * TOKEN_BYTES
+            and not self._more_owners
+            and self._policy.just_grows(run, seq.access)
+        )
 
     def _register(self, seq: Sequence, runs: list[Run]) -> Run:
         """Tell the policy of new runs along one chain, hang them into the tree, and return the run they end in."""

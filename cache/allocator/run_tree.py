@@ -33,6 +33,10 @@ class RunTree(Allocator):
         """Immutable blocks that an owner may hold without having come so far in the tree."""
         self._seen: tuple[tuple[int, int, int], dict[int, int], dict[int, int]] = ((-1, 0, 0), {}, {})
 
+    def catch_up(self) -> None:
+        """Promote all that was put off."""
+        return
+
     def take_each(self, count: int) -> list[int]:
         if not isinstance(self._policy, RankedRuns):  # others may choose otherwise when asked for several at once
             return super().take_each(count)
@@ -84,6 +88,7 @@ class RunTree(Allocator):
 
     def _snapshot(self) -> tuple[dict[int, int], dict[int, int]]:
         """Owners by block: of cached blocks, and of all that are not free. Kept until something changes."""
+        self.catch_up()
         state = self.version, self._num_touched, len(self._free)
         if self._seen[0] != state:
             cached = {block: run.refs for run in walk(self._roots) for block in run.blocks}

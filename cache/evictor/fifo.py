@@ -43,3 +43,6 @@ class FifoRuns(RankedRuns):
 
     def accessed(self, runs: Sequence[Run], access: Access) -> None:
         return
+
+    def just_grows(self, run: Run, access: Access) -> bool:
+        return bool(run.rank == access.index)

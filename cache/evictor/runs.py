@@ -60,6 +60,11 @@ class RunPolicy(ABC):
         """
         return self.uniform and bool(head.rank == tail.rank)
 
+    def just_grows(self, run: Run, access: Access) -> bool:
+        """Whether blocks that `access`, the last request to touch this run, adds behind its end simply count to it: to
+        insert and join them, now or later, would change nothing. They are not told, then."""
+        return False
+
     @abstractmethod
     def evictable(self, run: Run) -> None:
         """The run became a candidate."""
