@@ -64,7 +64,8 @@ def plot_curves(axes: Axes, rows: Sequence[Row], line: Sequence[Row]) -> None:
     axes.margins(x=0.02, y=0.08)
     axes.set_ylim(bottom=max(0.0, axes.get_ylim()[0]))
     sizes = [size for size, _ in last_sizes]
-    axes.set_xticks(sizes, [thousands(size) for size in sizes])
+    memory = {row["pool_tokens"]: f"\n{row['pool_gigabytes']:.3g} GB" for row in rows if "pool_gigabytes" in row}
+    axes.set_xticks(sizes, [thousands(size) + memory.get(size, "") for size in sizes])
     axes.set_xticks([], minor=True)
     axes.yaxis.set_major_formatter(PercentFormatter(1, decimals=0))
     label_ends(axes, ends)

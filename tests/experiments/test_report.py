@@ -150,8 +150,8 @@ def test_eight_combinations_have_eight_colours() -> None:
 
 
 def test_labels_are_moved_apart_and_no_further_than_needed() -> None:
-    assert spread([0.0, 5.0, 9.0], 1.0) == [0.0, 5.0, 9.0]
-    places = spread([1.0, 1.0, 1.1, 7.0], 1.0)
+    assert spread([0.0, 5.0, 9.0], [1.0, 1.0]) == [0.0, 5.0, 9.0]
+    places = spread([1.0, 1.0, 1.1, 7.0], [1.0, 1.0, 1.0])
     assert places == pytest.approx([1.0333 - 1, 1.0333, 1.0333 + 1, 7.0], abs=1e-3)
 
 
