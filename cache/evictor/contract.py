@@ -55,7 +55,7 @@ def long_runs() -> list[Prompt]:
     """Few documents of up to 1,500 tokens, asked for in parts and with long answers of their own: for whatever goes by
     depth, which the frozen trace is too shallow to show."""
     draw, prompts = Random(7), []
-    for i in range(120):
+    for _ in range(120):
         document = min(int(draw.paretovariate(0.8)), 12)
         length = 60 + document * 397 % 1440
         part = draw.randrange(length // 3, length)

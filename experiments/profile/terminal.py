@@ -25,7 +25,8 @@ def show(profile: Profile, console: Console | None = None) -> None:
     console.print(Text(f"{profile.title}", style="bold"))
     console.print(
         f"{number(summary['prompts'], 'prompt')}, {number(summary['prompt_tokens'], 'token')}; "
-        f"{summary['shared_rate']:.1%} of them were seen before by an earlier prompt with the same beginning; all agree on the first "
+        f"{summary['shared_rate']:.1%} of them were seen before by an earlier prompt "
+        "with the same beginning; all agree on the first "
         f"{number(summary['agreed_tokens'], 'token' if summary['granularity'] == 1 else 'block')}"
     )
     for note in profile.notes:

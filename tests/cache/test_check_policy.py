@@ -105,8 +105,7 @@ def test_a_run_form_that_forgets_the_depth_is_named_however_slowly_the_depth_mat
 ) -> None:
     assert main([written(tmp_path, DEEP), f"worth={worth}"]) == 1
     table = capsys.readouterr().out
-    (failed,) = [line for line in table.splitlines() if "FAIL" in line]
-    assert "told of runs it chooses" in failed
+    assert any("told of runs it chooses" in line for line in table.splitlines() if "FAIL" in line)
 
 
 def test_a_policy_that_chooses_otherwise_when_told_of_runs_is_named_with_the_place(
