@@ -123,12 +123,13 @@ def _gap_closed(part: DataFrame) -> Figure:
         panel.xaxis.set_major_formatter(PercentFormatter(1, decimals=0))
         panel.xaxis.set_major_locator(MultipleLocator(0.5))
         panel.set_xlim(FAR_BELOW - 0.15, 1.15)
-    marks = "a mark per block size, the number is their median; " if part.block_size.nunique() > 1 else ""
+    several = part.block_size.nunique() > 1
+    marks = "a mark per block size, a bar from worst to best, the number is their median" if several else ""
     cut = (part.gap_closed < FAR_BELOW).any()
-    below = f"; ◂ and marks at the edge lie below {signed_percent(FAR_BELOW)}" if cut else ""
+    below = f"marks at the left edge lie below {signed_percent(FAR_BELOW)}" if cut else ""
     figure.supxlabel(
         "share of the gap in token hit rate between LRU (0 %) and Belady (100 %) closed\n"
-        f"{marks}bars run from worst to best{below}",
+        + "; ".join(filter(None, (marks, below))),
         fontsize=9.5,
     )
     return figure
