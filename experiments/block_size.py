@@ -142,10 +142,15 @@ def block_size_job(cfg: DictConfig, log: Callable[[Row], None]) -> Result:
         "requests": len(requests),
         "prompt_tokens": tokens,
         "shared_tokens": prefixes.shared_tokens,
-        "block_sizes": len(sizes),
+        "num_block_sizes": len(sizes),
         "num_blocks": str(cfg.num_blocks),
         "seed": cfg.seed,
         **{f"token_hit_rate_{s}": by_size[s]["token_hit_rate"] for s in (1, 16, 64, 256, 1024) if s in by_size},
+        **{
+            f"lru_token_hit_rate_{size}": row["lru_token_hit_rate"]
+            for size, row in by_size.items()
+            if "lru_token_hit_rate" in row
+        },
         "infinite_seconds": infinite_seconds,
         "seconds": perf_counter() - start,
     }

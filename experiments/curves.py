@@ -45,11 +45,15 @@ from experiments.workload.given import Given
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
+    from scheduler.cost import ModelShape
+
 Row = dict[str, Any]
 
 LINE_POINTS = 240
 """Points of the LRU line, in equal steps of the logarithm of the pool size."""
 
+
+GIGABYTE = 1e9
 
 MOST_COLUMNS = 6
 """Pool sizes in the table on the screen; the record has all."""
@@ -201,6 +205,7 @@ def curves_job(cfg: DictConfig, log: Callable[[Row], None]) -> Result:
         raise UserError(f"no pool of num_blocks holds even the smallest request, which needs {smallest} blocks.")
     if small:
         print(f"note: left out, smaller than any request: {', '.join(map(str, small))} blocks", file=sys.stderr)
+    bytes_per_token = _bytes_per_token(cfg)
     start = perf_counter()
     rows, line = curves.lru(sizes), curves.lru_line()
     lru_seconds = perf_counter() - start
@@ -222,20 +227,58 @@ def curves_job(cfg: DictConfig, log: Callable[[Row], None]) -> Result:
             "prompt_tokens": sum(len(request.tokens) for request in curves.requests),
             "blocks_to_reach_the_ceiling": line[-1]["num_blocks"],
             "ceiling_token_hit_rate": rows[len(sizes) - 1]["ceiling_token_hit_rate"],
-            "sample_rate": plan.rate,
-            "samples": plan.count,
-            "largest_error": max(row["error"] for row in rows),
-            "largest_bias": max((row["bias"] for row in rows), key=abs),
-            "largest_bias_error": max(row["bias_error"] or 0.0 for row in rows),
-            "largest_spread_error": max(row["spread_error"] or 0.0 for row in rows),
-            "sampled_points": sum(row["how"] == "sampled" for row in rows),
+            **_memory(line, bytes_per_token),
+            **_sampling(rows, plan),
             "lru_seconds": lru_seconds,
             "seconds": perf_counter() - start,
         }
+    if bytes_per_token is not None:
+        for row in [*rows, *line]:
+            row["pool_gigabytes"] = row["pool_tokens"] * bytes_per_token / GIGABYTE
     _show(rows)
     for note in notes_of(rows):
         print(f"note: {note}", file=sys.stderr)
     return Result(metrics, {"curves": rows, "lru_line": line}, partial(_draw, rows, line))
+
+
+def _bytes_per_token(cfg: DictConfig) -> float | None:
+    """K and V of one token of the model that the yaml names; None without one."""
+    model = cfg.get("model")
+    if model is None:
+        return None
+    if model.shape is None:
+        raise UserError("this model has weights but no shape to count bytes of: name one such as model=llama3-8b.")
+    try:
+        shape: ModelShape = instantiate(model.shape)
+    except ValueError as error:
+        raise UserError(str(error)) from None
+    return shape.kv_bytes_per_token
+
+
+def _memory(line: Sequence[Row], bytes_per_token: float | None) -> Row:
+    """What the ceiling costs in memory, where a model says what a token takes."""
+    if bytes_per_token is None:
+        return {}
+    return {
+        "kv_bytes_per_token": bytes_per_token,
+        "gigabytes_to_reach_the_ceiling": line[-1]["pool_tokens"] * bytes_per_token / GIGABYTE,
+    }
+
+
+def _sampling(rows: Sequence[Row], plan: Plan) -> Row:
+    """How points were sampled and how far they may be off, where any was."""
+    sampled = [row for row in rows if row["how"] == "sampled"]
+    if not sampled:
+        return {"sampled_points": 0}
+    return {
+        "sampled_points": len(sampled),
+        "sample_rate": plan.rate,
+        "samples": plan.count,
+        "largest_error": max(row["error"] for row in sampled),
+        "largest_bias": max((row["bias"] for row in sampled), key=abs),
+        "largest_bias_error": max(row["bias_error"] or 0.0 for row in sampled),
+        "largest_spread_error": max(row["spread_error"] or 0.0 for row in sampled),
+    }
 
 
 def notes_of(rows: Sequence[Row]) -> list[str]:
@@ -274,8 +317,9 @@ def _show(rows: Sequence[Row]) -> None:
         body.append([policy, *(_cell(mine[size]) for size in sizes)])
     ceilings = {row["num_blocks"]: row["ceiling_token_hit_rate"] for row in rows}
     body.append(["infinite cache", *(f"{ceilings[size]:.1%}" for size in sizes)])
+    memory = {row["num_blocks"]: f"\n{row['pool_gigabytes']:,.3g} GB" for row in rows if "pool_gigabytes" in row}
     title = "token hit rate by pool size in blocks (~ from samples, ± error in points)"
-    show_table(title, ["policy", *(f"{size:,.0f}" for size in sizes)], body)
+    show_table(title, ["policy", *(f"{size:,.0f}{memory.get(size, '')}" for size in sizes)], body)
 
 
 def _cell(row: Row) -> str:

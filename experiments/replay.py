@@ -155,11 +155,14 @@ class Series:
         self._next = 0.0
         self._last: tuple[int, float, int, int] | None = None
         self._logged: tuple[int, float, int, int] | None = None
+        self._level: tuple[int, int, float] = (0, 0, inf)
         self._before = (0, 0, 0, 0, 0, 0)
 
     def sample(self, index: int, time: float, prompt_tokens: int, hit_tokens: int) -> None:
         """Log a row if one is due; called while the request still holds its blocks."""
         self._last = index, time, prompt_tokens, hit_tokens
+        allocator = self._manager.allocator
+        self._level = allocator.num_in_use, allocator.num_idle, allocator.num_free
         if index >= self._next:
             self._next = (index + 1) * SAMPLE_STEP
             self._row(index, time, prompt_tokens, hit_tokens)
@@ -171,21 +174,21 @@ class Series:
 
     def _row(self, index: int, time: float, prompt_tokens: int, hit_tokens: int) -> None:
         self._logged = index, time, prompt_tokens, hit_tokens
-        allocator, stats = self._manager.allocator, self._manager.allocator.stats
+        stats = self._manager.allocator.stats
         now = (prompt_tokens, hit_tokens, stats.evictions, stats.evicted_age, stats.hits, stats.hit_age)
         prompt, hit, evictions, evicted_age, hits, hit_age = (
             new - old for new, old in zip(now, self._before, strict=True)
         )
         self._before = now
-        free = allocator.num_free
+        used, cached, free = self._level
         self._log(
             {
                 "request": index,
                 "time": time,
                 "hit_rate": hit_tokens / prompt_tokens,
                 "window_hit_rate": hit / prompt if prompt else None,
-                "used_blocks": allocator.num_in_use,
-                "cached_blocks": allocator.num_idle,
+                "used_blocks": used,
+                "cached_blocks": cached,
                 "free_blocks": None if free == inf else int(free),
                 "evictions": stats.evictions,
                 "age_at_hit": hit_age / hits if hits else None,
@@ -218,7 +221,8 @@ def _explain_nothing_served(refused: int, smallest: float, manager: CacheManager
         raise UserError("the workload has no requests: check workload.path and workload.limit")
     raise UserError(
         f"the pool is smaller than any request: num_blocks={manager.allocator.num_blocks} of {manager.block_size} "
-        f"tokens, but the smallest of {refused} requests needs {smallest} blocks. Raise num_blocks."
+        f"tokens, but the smallest of {refused} requests needs {smallest} blocks. Raise num_blocks "
+        f"(num_blocks={10 * int(smallest)}), or leave it unbounded (num_blocks=inf)."
     )
 
 

@@ -5,12 +5,17 @@ Knows nothing of files or plots.
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from time import perf_counter
 from typing import Any
 
 from rich.console import Console
 from rich.table import Table
+
+SILENCE = 15.0
+"""Seconds for which a run that is not watched in a terminal says nothing."""
 
 
 def show_metrics(metrics: dict[str, Any]) -> None:
@@ -23,15 +28,29 @@ def show_metrics(metrics: dict[str, Any]) -> None:
 
 @contextmanager
 def following(shown: bool) -> Iterator[Callable[[dict[str, Any]], None]]:
-    """In a terminal, a line that shows the latest row of the time series until the run ends."""
+    """The latest row of the time series, until the run ends: one line in a terminal, which changes; elsewhere a line
+    for every `SILENCE` seconds, so that a long run in a file or a pipe does not look dead."""
     console = Console(stderr=True, highlight=False)
-    if not (shown and console.is_terminal):
+    if not shown:
         yield lambda row: None
-        return
-    with console.status("starting") as status:
-        yield lambda row: status.update(
-            " · ".join(f"{key} {readable(key, value)}" for key, value in row.items() if value is not None)
-        )
+    elif console.is_terminal:
+        with console.status("starting") as status:
+            yield lambda row: status.update(_line(row))
+    else:
+        start = said = perf_counter()
+
+        def say(row: dict[str, Any]) -> None:
+            nonlocal said
+            now = perf_counter()
+            if now - said >= SILENCE:
+                said = now
+                print(f"{now - start:,.0f} s: {_line(row)}", file=sys.stderr, flush=True)
+
+        yield say
+
+
+def _line(row: dict[str, Any]) -> str:
+    return " · ".join(f"{key} {readable(key, value)}" for key, value in row.items() if value is not None)
 
 
 def show_table(title: str, columns: Sequence[str], rows: Sequence[Sequence[str]]) -> None:

@@ -10,6 +10,7 @@ Knows nothing of what steps cost or how they are chosen.
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
 from math import inf
@@ -31,6 +32,7 @@ from experiments.latency import Row, goodput, latencies, request_row
 from experiments.live.open import requests_of, watching
 from experiments.live.served import watched
 from experiments.live.watcher import Watcher
+from experiments.load import arrival_rate, overload
 from experiments.pool import resolve_num_blocks
 from experiments.replay import checked_block_size, workload_identity
 from experiments.sampler import Sampler
@@ -98,6 +100,7 @@ def simulate(
         **latencies(rows),
         **goodput(rows, slo, span),
         "simulated_seconds": span,
+        "arrivals_per_simulated_second": arrival_rate(rows),
         "requests_per_simulated_second": len(served) / span,
         "output_tokens_per_simulated_second": output_tokens / span,
         "peak_blocks_in_use": sampler.peak,
@@ -195,6 +198,9 @@ def simulate_job(cfg: DictConfig, log: Callable[[Row], None]) -> Result:
     slo, title = dict(cfg.slo), f"simulate {shape.name} on {cfg.gpu.name}"
     with watching(cfg, title, lambda: requests_of(workload)) as watcher:
         metrics, rows = simulate(arrivals, scheduler, cost, slo, log, cfg.sample_every, cfg.jump, watcher)
+    note = overload(rows, metrics["requests_per_simulated_second"])
+    if note is not None:
+        print(f"note: {note}", file=sys.stderr)
     metrics["ceiling_token_hit_rate"] = ceiling(workload, rows, cfg.block_size)
     return with_reasons(Result(conditions | metrics, {"requests": rows}, partial(draw_serving, rows)), observer)
 

@@ -25,7 +25,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -44,6 +44,8 @@ from kernels.shipped import shipped
 from kernels.targets import TARGETS, Target, find_target
 from kernels.tuning import load
 
+SILENCE = 15.0
+"""Seconds between two words of progress."""
 TRITON_NAMES = {
     torch.float16: "fp16",
     torch.bfloat16: "bf16",
@@ -191,11 +193,35 @@ def study(variant: str, launch: Launch, target: Target) -> Report:
     )
 
 
-def study_shipped(target: Target, only: str = "") -> list[Report]:
-    """Reports on every shipped variant whose name contains `only`, tiled by the target's own table."""
+def study_shipped(
+    target: Target, only: str = "", say: Callable[[int, int, str], None] = lambda number, of, variant: None
+) -> list[Report]:
+    """Reports on every shipped variant whose name contains `only`, tiled by the target's own table.
+
+    `say` is told number, count and name before each is compiled.
+    """
     fp8 = "fp8e5m2" if target.arch == 80 else "fp8e4m3"  # Ampere has no e4m3 conversion in Triton
     variants = shipped(load(target.name), fp8)
-    return [study(name, build(), target) for name, build in variants.items() if only in name]
+    chosen = {name: build for name, build in variants.items() if only in name}
+    reports = []
+    for number, (name, build) in enumerate(chosen.items(), 1):
+        say(number, len(chosen), name)
+        reports.append(study(name, build(), target))
+    return reports
+
+
+class Progress:
+    """A line on standard error before the first variant and then every `SILENCE` seconds."""
+
+    def __init__(self) -> None:
+        self._said: float | None = None
+
+    def __call__(self, number: int, of: int, variant: str) -> None:
+        """About to compile variant `number`."""
+        now = time.perf_counter()
+        if self._said is None or now - self._said >= SILENCE:
+            self._said = now
+            print(f"compiling {number} of {of}: {variant}", file=sys.stderr, flush=True)
 
 
 def summary(reports: Sequence[Report]) -> dict[str, Any]:
@@ -239,7 +265,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         target = find_target(arguments.target)
         if os.environ.get("TRITON_INTERPRET", "0") not in ("", "0"):
             raise RuntimeError("compiling ahead of time needs TRITON_INTERPRET unset: it is set in this environment")
-        reports = study_shipped(target, arguments.only)
+        reports = study_shipped(target, arguments.only, Progress())
     except (ValueError, RuntimeError) as error:
         print(f"kernels.aot: {error}", file=sys.stderr)
         return 2

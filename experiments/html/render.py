@@ -16,6 +16,8 @@ from typing import Any
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup
 
+from experiments.wording import number
+
 TEMPLATES = Path(__file__).parent / "templates"
 
 
@@ -28,7 +30,7 @@ def render_page(template: str, script: str | None = None, **values: Any) -> str:
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    environment.filters |= {"percent": percent, "count": count}
+    environment.filters |= {"percent": percent, "count": count, "number": number}
     style = (TEMPLATES / "style.css").read_text("utf-8")
     code = (TEMPLATES / script).read_text("utf-8") if script else ""
     policy = "default-src 'none'; img-src data:; style-src 'unsafe-inline'; base-uri 'none'; form-action 'none'"
@@ -44,6 +46,6 @@ def percent(share: float | None, digits: int = 1) -> str:
     return "" if share is None or share != share else f"{share:.{digits}%}".replace("%", "\N{NO-BREAK SPACE}%")
 
 
-def count(number: float) -> str:
+def count(value: float) -> str:
     """1234567 as "1,234,567"."""
-    return f"{number:,.0f}"
+    return f"{value:,.0f}"

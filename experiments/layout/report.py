@@ -19,6 +19,7 @@ from experiments.errors import UserError
 from experiments.record import StoredRecord
 from experiments.show import show_table
 from experiments.sweep_report import SweepReport, rows_of
+from experiments.wording import signed_percent
 
 if TYPE_CHECKING:
     from pandas import DataFrame
@@ -138,9 +139,9 @@ def short_table(frame: DataFrame) -> tuple[list[str], list[list[str]]]:
     names = _shown(frame)
     columns = [name.replace("_", " ") for name in names]
     columns += ["token hit rate", "prompt tokens", "computed", "sent before, again"]
-    columns += ["recomputed prefix", "TTFT p50", "", "p95", ""]
+    columns += ["recomputed prefix", "TTFT p50", "change", "p95", "change"]
     real = "real_ttft_ms_p50" in frame
-    columns += ["real hit rate", "real TTFT p50", ""] if real else []
+    columns += ["real hit rate", "real TTFT p50", "change"] if real else []
     first, rows = frame.iloc[0], []
     for _, row in frame.iterrows():
         cells = [_cell(name, row) for name in names]
@@ -224,7 +225,7 @@ def _pad(row: Any) -> str:
 
 def _change(value: float, before: float) -> str:
     change = value / before - 1
-    return "" if change == 0 else f"{change:+.0%}".replace("-", "−")
+    return "" if change == 0 else signed_percent(change)
 
 
 def _write(report: LayoutReport, name: str, data: bytes) -> None:

@@ -60,11 +60,13 @@ def plot_curves(axes: Axes, rows: Sequence[Row], line: Sequence[Row]) -> None:
     axes.plot(*zip(*last_sizes, strict=True), color=BLACK, linestyle=(0, (5, 2)), linewidth=1.2)
     ends.append(("infinite cache", *last_sizes[-1], BLACK))
     axes.set_xscale("log")
-    axes.set(xlabel="pool (tokens)", ylabel="token hit rate (of prompt tokens)")
+    unit = "tokens, and gigabytes of K and V" if any("pool_gigabytes" in row for row in rows) else "tokens"
+    axes.set(xlabel=f"pool ({unit})", ylabel="token hit rate (of prompt tokens)")
     axes.margins(x=0.02, y=0.08)
     axes.set_ylim(bottom=max(0.0, axes.get_ylim()[0]))
     sizes = [size for size, _ in last_sizes]
-    axes.set_xticks(sizes, [thousands(size) for size in sizes])
+    memory = {row["pool_tokens"]: f"\n{row['pool_gigabytes']:.3g}" for row in rows if "pool_gigabytes" in row}
+    axes.set_xticks(sizes, [thousands(size) + memory.get(size, "") for size in sizes])
     axes.set_xticks([], minor=True)
     axes.yaxis.set_major_formatter(PercentFormatter(1, decimals=0))
     label_ends(axes, ends)

@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from experiments.plots.style import BLUE, GREEN, GREY, ORANGE, RED, VIOLET, label_ends, panels, paper
+from experiments.wording import signed_percent
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -106,8 +107,8 @@ def _times(axes: Axes, p50: Sequence[float], p95: Sequence[float]) -> None:
     for place, (median, high) in enumerate(zip(p50, p95, strict=True)):
         words = f"{median:,.0f} / {high:,.0f} ms"
         if place:
-            changes = (f"{value / first - 1:+.0%}" for value, first in ((median, p50[0]), (high, p95[0])))
-            words += f" ({' / '.join(changes)})".replace("-", "−")
+            changes = (signed_percent(value / first - 1) for value, first in ((median, p50[0]), (high, p95[0])))
+            words += f" ({' / '.join(changes)})"
         _beside(axes, high, place, words, "#7A5400")
     axes.set_xlim(0, max(p95) * 2.1)
     axes.set_xlabel("ms: median / 95th percentile")

@@ -8,6 +8,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from experiments.plots.style import (
+    BLACK,
     BLUE,
     BROWN,
     GREEN,
@@ -52,7 +53,7 @@ WORDS = {
     "not_cached": "not cached (yet)",
     "reset": "lost in a reset",
 }
-EVENTS = (("hit", "hit", GREEN), ("evicted", "evicted", GREY), ("missed", "missed, since\nevicted before", PINK))
+EVENTS = (("hit", "hit", GREEN), ("evicted", "evicted", BLACK), ("missed", "missed, since\nevicted before", PINK))
 
 
 def draw_ledger(reasons: DataFrame, ages: DataFrame) -> dict[str, Figure]:

@@ -11,6 +11,7 @@ import io
 from collections.abc import Iterable, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
+from itertools import accumulate, pairwise
 from typing import TYPE_CHECKING, Any, TypeVar
 
 if TYPE_CHECKING:
@@ -99,11 +100,12 @@ def label_ends(axes: Axes, labels: Sequence[tuple[str, float, float, str]], size
     figure = axes.figure
     low, high = axes.get_ylim()
     extent = axes.get_window_extent()
-    gap = (high - low) * (size * 1.2 * figure.dpi / 72) / extent.height
+    line_height = (high - low) * (size * 1.2 * figure.dpi / 72) / extent.height
     ordered = sorted(labels, key=lambda label: label[2])
-    last = len(ordered) - 1
-    wanted = [min(y, high - gap * (last - index)) for index, (_, _, y, _) in enumerate(ordered)]  # none above the axes
-    for (text, x, y, color), place in zip(ordered, spread(wanted, gap), strict=True):
+    heights = [line_height * (text.count("\n") + 1) for text, *_ in ordered]
+    gaps = [(below + above) / 2 for below, above in pairwise(heights)]
+    wanted = [min(y, high - sum(gaps[index:])) for index, (_, _, y, _) in enumerate(ordered)]  # none above the axes
+    for (text, x, y, color), place in zip(ordered, spread(wanted, gaps), strict=True):
         line = {"arrowstyle": "-", "color": color, "linewidth": 0.6, "shrinkA": 1, "shrinkB": 3, "relpos": (0, 0.5)}
         axes.annotate(
             text,
@@ -118,17 +120,21 @@ def label_ends(axes: Axes, labels: Sequence[tuple[str, float, float, str]], size
         )
 
 
-def spread(places: Sequence[float], gap: float) -> list[float]:
-    """Ascending places moved as little as needed to lie at least `gap` apart."""
-    groups: list[list[float]] = []  # [centre, members]
-    for place in places:
-        groups.append([place, 1])
-        while len(groups) > 1:
-            (below, n), (above, m) = groups[-2], groups[-1]
-            if above - below >= gap * (n + m) / 2:
-                break
-            groups[-2:] = [[(below * n + above * m) / (n + m), n + m]]
-    return [centre + gap * (index - (members - 1) / 2) for centre, members in groups for index in range(int(members))]
+def spread(places: Sequence[float], gaps: Sequence[float]) -> list[float]:
+    """Ascending places moved as little as needed for neighbours to lie at least `gaps` apart, one for each pair.
+
+    Least squares by pooling neighbours that violate the order, once the gaps are taken out (Ayer et al., 1955).
+    """
+    groups: list[tuple[float, int]] = []  # (centre, members)
+    offsets = list(accumulate(gaps, initial=0.0))
+    for place, offset in zip(places, offsets, strict=True):
+        centre, members = place - offset, 1
+        while groups and groups[-1][0] > centre:
+            below, count = groups.pop()
+            centre, members = (below * count + centre * members) / (count + members), count + members
+        groups.append((centre, members))
+    centres = [centre for centre, members in groups for _ in range(members)]
+    return [centre + offset for centre, offset in zip(centres, offsets, strict=True)]
 
 
 def render(figure: Figure) -> dict[str, bytes]:

@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from experiments.plots.style import BLACK, label_ends, looks, panels, paper, some, thousands
+from experiments.wording import signed_percent
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -108,7 +109,7 @@ def _gap_closed(part: DataFrame) -> Figure:
             marker = "<" if shown.max() == FAR_BELOW else look.marker
             panel.plot(shown, [index] * len(shown), marker, color=look.color, alpha=0.75, linewidth=0)
             panel.annotate(
-                f"{median:+.0%}".replace("-", "−"),
+                signed_percent(median),
                 (max(median, FAR_BELOW), index),
                 xytext=(0, 6),
                 textcoords="offset points",
@@ -124,7 +125,15 @@ def _gap_closed(part: DataFrame) -> Figure:
         panel.xaxis.set_major_formatter(PercentFormatter(1, decimals=0))
         panel.xaxis.set_major_locator(MultipleLocator(0.5))
         panel.set_xlim(FAR_BELOW - 0.15, 1.15)
-    figure.supxlabel("share of the gap in token hit rate between LRU (0 %) and Belady (100 %) closed", fontsize=9.5)
+    several = part.block_size.nunique() > 1
+    marks = "a mark per block size, a bar from worst to best, the number is their median" if several else ""
+    cut = (part.gap_closed < FAR_BELOW).any()
+    below = f"marks at the left edge lie below {signed_percent(FAR_BELOW)}" if cut else ""
+    figure.supxlabel(
+        "share of the gap in token hit rate between LRU (0 %) and Belady (100 %) closed\n"
+        + "; ".join(filter(None, (marks, below))),
+        fontsize=9.5,
+    )
     return figure
 
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from experiments.html.render import count, percent, render_page
 from experiments.profile.report import Profile, Row
+from experiments.wording import number
 
 SHADES = ((0.999, "all"), (0.5, "most"), (0.25, "half"), (0.1, "few"), (0.0, "rare"))
 
@@ -25,7 +26,7 @@ def tip(row: Row) -> str:
     """What a token says when pointed at."""
     lines = [
         f"token {row['position']}, id {row['token']}",
-        f"{count(row['prompts'])} prompts agree ({percent(row['share'])})",
+        f"{number(row['prompts'], 'prompt')} agree ({percent(row['share'])})",
     ]
     lines += [f"{count(other['prompts'])} have {other['text']} instead" for other in row["others"]]
     if row["ended"]:

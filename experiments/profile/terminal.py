@@ -12,6 +12,7 @@ from rich.tree import Tree
 
 from experiments.profile.report import Profile, Row
 from experiments.profile.shown import BOUNDARY
+from experiments.wording import number
 
 MOST_FORKS, MOST_GROUPS = 6, 14
 STYLES = ((0.999, "bold green"), (0.5, "yellow"), (0.1, "dark_orange"), (0.0, "red"))
@@ -23,9 +24,10 @@ def show(profile: Profile, console: Console | None = None) -> None:
     summary = profile.summary
     console.print(Text(f"{profile.title}", style="bold"))
     console.print(
-        f"{summary['prompts']:,} prompts, {summary['prompt_tokens']:,} tokens; {summary['shared_rate']:.1%} of them "
-        f"were seen before by an earlier prompt with the same beginning; all agree on the first "
-        f"{summary['agreed_tokens']:,} {'tokens' if summary['granularity'] == 1 else 'blocks'}"
+        f"{number(summary['prompts'], 'prompt')}, {number(summary['prompt_tokens'], 'token')}; "
+        f"{summary['shared_rate']:.1%} of them were seen before by an earlier prompt "
+        "with the same beginning; all agree on the first "
+        f"{number(summary['agreed_tokens'], 'token' if summary['granularity'] == 1 else 'block')}"
     )
     for note in profile.notes:
         console.print(Text(f"note: {note}", style="yellow"))
@@ -107,7 +109,8 @@ def _groups(profile: Profile) -> Tree | None:
     root = Tree(Text("groups that share a beginning (2 % of the prompts or more)", style="bold"))
     nodes: dict[int | None, Tree] = {None: root}
     for row in profile.groups[:MOST_GROUPS]:
-        label = Text(f"{row['prompts']:,} prompts ({row['share']:.0%}) share {row['shared_tokens']:,} tokens ")
+        who, what = number(row["prompts"], "prompt"), number(row["shared_tokens"], "token")
+        label = Text(f"{who} ({row['share']:.0%}) share {what} ")
         label.append(row["ends"], style="dim")
         nodes[row["group"]] = nodes[row["parent"]].add(label)
     if len(profile.groups) > MOST_GROUPS:

@@ -16,6 +16,7 @@ from experiments.reporting.differences import config_differences, machines
 from experiments.reporting.markdown import WANTED, readable_cell
 from experiments.reporting.names import workload_of
 from experiments.reporting.table import ENDS, INF, one_row_per_point, short_table
+from experiments.wording import signed_percent
 
 if TYPE_CHECKING:
     from pandas import DataFrame
@@ -128,7 +129,7 @@ def _tip(policy: str, row: Any) -> str:
     lines = [policy, f"{percent(row.token_hit_rate, 2)} of prompt tokens hit"]
     lines.append(f"blocks of {int(row.block_size)}, pool of {thousands(row.pool_tokens)} tokens ({row.pool_group})")
     if row.gap_closed == row.gap_closed and row.base not in ENDS:
-        lines.append(f"{row.gap_closed:+.0%} of the gap from LRU to Belady")
+        lines.append(f"{signed_percent(row.gap_closed)} of the gap from LRU to Belady")
     return "\n".join(lines)
 
 

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from experiments.record import StoredRecord
 from experiments.reporting.differences import differing_groups, untold, value_of
+from experiments.wording import signed_percent
 
 if TYPE_CHECKING:
     from pandas import DataFrame
@@ -142,4 +143,4 @@ def _cell(part: DataFrame) -> str:
     if part.empty:
         return ""
     base, rate, gap = part.base.iloc[0], part.token_hit_rate.iloc[0], part.gap_closed.iloc[0]
-    return f"{rate:.1%}" if gap != gap or base in ENDS else f"{rate:.1%} ({gap:+.0%})"
+    return f"{rate:.1%}" if gap != gap or base in ENDS else f"{rate:.1%} ({signed_percent(gap)})"

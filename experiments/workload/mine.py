@@ -144,7 +144,7 @@ class Mine(RecordedWorkload):
     def options(self) -> dict[str, str | int | float | bool | None]:
         first = next(self.lines(), None)
         needed = first is not None and first.kind != "token_ids"
-        return {"skip_empty": self.skip_empty, "tokenizer": self.tokenizer.identity if needed else None}
+        return {"tokenizer": self.tokenizer.identity if needed else None}  # empty prompts left out change no token id
 
     def fingerprint(self) -> str:
         digest = sha256("".join(file.sha256() for file in self.files).encode()).hexdigest()

@@ -65,6 +65,49 @@ class Mine(Lru):
 """
 
 
+DEEP = """
+from cache.evictor.ranked import RankedEvictor
+from cache.evictor.ranked_runs import RankedRuns
+
+class Mine(RankedEvictor):
+    def __init__(self, worth):
+        super().__init__()
+        self.worth = worth
+
+    def inserted(self, blocks, depth, access, keys):
+        self.must_be_new(self.ranks, blocks)
+        self.accessed(blocks, depth, access)
+
+    def accessed(self, blocks, depth, access):
+        for i, block in enumerate(blocks):
+            self.ranks[block] = access.index - (depth + i) // self.worth
+
+    def by_run(self):
+        return MineRuns(self.worth)
+
+class MineRuns(RankedRuns):
+    def __init__(self, worth):
+        super().__init__()
+        self.worth = worth
+
+    def inserted(self, runs, access, keys):
+        self.accessed(runs, access)
+
+    def accessed(self, runs, access):
+        for run in runs:
+            run.rank = access.index - run.depth // self.worth
+"""
+
+
+@pytest.mark.parametrize("worth", [1, 20, 200, 1000])
+def test_a_run_form_that_forgets_the_depth_is_named_however_slowly_the_depth_matters(
+    worth: int, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main([written(tmp_path, DEEP), f"worth={worth}"]) == 1
+    table = capsys.readouterr().out
+    assert any("told of runs it chooses" in line for line in table.splitlines() if "FAIL" in line)
+
+
 def test_a_policy_that_chooses_otherwise_when_told_of_runs_is_named_with_the_place(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

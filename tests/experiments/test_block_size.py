@@ -158,7 +158,14 @@ def test_one_command_leaves_a_record_with_tables_and_a_plot(tmp_path: Path) -> N
     overrides = ["workload=multi_turn", "workload.num_sessions=10", "tracker=jsonl", f"kernel_times={times}"]
     code, out, err = toy_lab.run_module("experiments.block_size", *overrides, f"hydra.run.dir={tmp_path}/run")
     assert code == 0, err
-    assert toy_lab.last_json(out)["block_sizes"] == 1024
+    metrics = toy_lab.last_json(out)
+    assert metrics["num_block_sizes"] == 1024
+    table = pd.read_parquet(tmp_path / "run" / "block_sizes.parquet").set_index("block_size")
+    computed = table.lru_token_hit_rate.dropna()
+    assert len(computed) > 1
+    assert {f"lru_token_hit_rate_{size}": rate for size, rate in computed.items()} == {
+        key: value for key, value in metrics.items() if key.startswith("lru_token_hit_rate")
+    }
     found = {path.name for path in (tmp_path / "run").iterdir()}
     assert {"block_sizes.parquet", "kernel_times.parquet", "block_size.png", "metrics.json"} <= found
     assert len(pd.read_parquet(tmp_path / "run" / "block_sizes.parquet")) == 1024

@@ -176,6 +176,36 @@ def test_pools_that_refuse_requests_are_named_since_their_rates_are_over_others(
     assert notes_of(rows[2:]) == []
 
 
+def test_pools_are_told_in_gigabytes_where_a_model_is_named() -> None:
+    small = ("workload=multi_turn", "workload.num_sessions=5", "policies=[fifo]", "num_blocks=[20%,40%,inf]")
+    plain = curves_job(composed(*small, config_name="curves"), lambda row: None)
+    told = curves_job(composed(*small, "model=llama3-8b", config_name="curves"), lambda row: None)
+    per_token = 2 * 32 * 8 * 128 * 2  # K and V, layers, heads, head_dim, bytes of bfloat16
+    assert told.metrics["kv_bytes_per_token"] == per_token
+    rows: Any = told.tables["curves"]
+    assert [row["pool_gigabytes"] for row in rows] == [row["pool_tokens"] * per_token / 1e9 for row in rows]
+    blocks = told.metrics["blocks_to_reach_the_ceiling"]
+    assert told.metrics["gigabytes_to_reach_the_ceiling"] == blocks * told.metrics["block_size"] * per_token / 1e9
+    assert not any("gigabytes" in key for key in [*plain.metrics, *plain.tables["curves"][0]])  # type: ignore[index]
+
+
+def test_a_model_without_a_shape_has_no_bytes_to_count() -> None:
+    cfg = composed("workload=multi_turn", "model=folder", "model.weights.folder=nowhere", config_name="curves")
+    with pytest.raises(UserError, match="no shape to count bytes of"):
+        curves_job(cfg, lambda row: None)
+
+
+def test_how_points_were_sampled_is_told_only_where_some_were() -> None:
+    small = ("workload=multi_turn", "workload.num_sessions=40", "policies=[fifo]", "num_blocks=[40%]")
+    exact = curves_job(composed(*small, config_name="curves"), lambda row: None).metrics
+    drawn = curves_job(composed(*small, "sample.above=0", "sample.tolerance=1", config_name="curves"), lambda row: None)
+    keys = ("sample_rate", "samples", "largest_error", "largest_bias", "largest_bias_error", "largest_spread_error")
+    assert exact["sampled_points"] == 0
+    assert not set(keys) & set(exact)
+    if drawn.metrics["sampled_points"]:
+        assert set(keys) <= set(drawn.metrics)
+
+
 def test_options_take_the_place_of_the_chosen_ones() -> None:
     cfg = composed(config_name="curves")
     made = with_options(cfg, {"num_blocks": 7}, evictor="fifo")

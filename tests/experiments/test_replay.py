@@ -177,6 +177,20 @@ def test_the_time_series_ends_at_the_last_request() -> None:
     assert rows[-1]["hit_rate"] == metrics["token_hit_rate"]
 
 
+@pytest.mark.parametrize("count", [1, 2, 120])
+def test_every_row_of_the_time_series_sees_the_pool_while_a_request_holds_blocks(count: int) -> None:
+    rows: list[dict[str, Any]] = []
+    replay(Prompts([range(6)] * count), manager(20, 2), rows.append)
+    assert {row["used_blocks"] for row in rows} <= {3, 4}, "its three blocks, or one more that is computed again"
+    assert all(row["used_blocks"] + row["free_blocks"] == 20 for row in rows)
+
+
+def test_a_pool_that_serves_nothing_is_explained_with_pools_that_work() -> None:
+    with pytest.raises(UserError, match=r"num_blocks=30\), or leave it unbounded \(num_blocks=inf\)"):
+        replay(Prompts([range(6)]), manager(2, 2))
+    assert replay(Prompts([range(6)]), manager(30, 2))["refused"] == 0
+
+
 @pytest.mark.parametrize(
     ("trace", "limit", "full_blocks", "hits"),
     [

@@ -4,17 +4,20 @@ from __future__ import annotations
 
 import json
 import shutil
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
 import pandas
 import pytest
+from matplotlib.text import Text
 from support.browser import Browser, find_browser
 
 from experiments.errors import UserError
+from experiments.plots.ledger import COLORS, EVENTS
 from experiments.plots.series import draw_series
 from experiments.plots.serving import draw_serving
-from experiments.plots.style import looks, render, spread, thousands
+from experiments.plots.style import BLUE, label_ends, looks, panels, paper, render, spread, thousands
 from experiments.record import RecordWriter, StoredRecord
 from experiments.report import Report, main, write_report
 from experiments.reporting.differences import config_differences
@@ -150,9 +153,30 @@ def test_eight_combinations_have_eight_colours() -> None:
 
 
 def test_labels_are_moved_apart_and_no_further_than_needed() -> None:
-    assert spread([0.0, 5.0, 9.0], 1.0) == [0.0, 5.0, 9.0]
-    places = spread([1.0, 1.0, 1.1, 7.0], 1.0)
+    assert spread([0.0, 5.0, 9.0], [1.0, 1.0]) == [0.0, 5.0, 9.0]
+    places = spread([1.0, 1.0, 1.1, 7.0], [1.0, 1.0, 1.0])
     assert places == pytest.approx([1.0333 - 1, 1.0333, 1.0333 + 1, 7.0], abs=1e-3)
+
+
+def test_labels_of_several_lines_do_not_overlap() -> None:
+    with paper():
+        figure, (axes,) = panels(1)
+        axes.set(xlim=(0, 1), ylim=(0, 1))
+        label_ends(
+            axes, [("so far", 1, 0.71, BLUE), ("infinite cache\n(whole run)", 1, 0.72, BLUE), ("x", 1, 0.73, BLUE)]
+        )
+        figure.draw_without_rendering()
+        boxes = sorted((Text.get_window_extent(text) for text in axes.texts), key=lambda box: box.y0)
+    assert len(boxes) == 3
+    assert all(below.y1 <= above.y0 + 1 for below, above in pairwise(boxes))
+
+
+def test_no_colour_of_a_ledger_stands_for_two_things() -> None:
+    events = {name: color for name, _, color in EVENTS}
+    assert len(set(COLORS.values())) == len(COLORS)
+    assert events["hit"] == COLORS["hit"]
+    assert events["missed"] == COLORS["evicted"], "blocks missed since they were evicted, in both panels"
+    assert events["evicted"] not in COLORS.values(), "an eviction is no reason of a lookup"
 
 
 @pytest.mark.parametrize(

@@ -126,6 +126,11 @@ def test_empty_prompts_are_left_out_and_counted_on_request(write):
     assert mine.num_empty == 2
 
 
+def test_a_file_has_one_fingerprint_whether_or_not_empty_prompts_would_be_left_out(write):
+    path = write({"token_ids": [1]}, {"token_ids": [2, 3]})
+    assert Mine(path, skip_empty=True).fingerprint() == Mine(path).fingerprint()
+
+
 def test_a_missing_file_and_an_empty_folder_are_told_without_talk_of_downloads(tmp_path):
     assert "does not exist: check the path" in complaint(tmp_path / "absent.jsonl")
     assert "holds no file named *.jsonl" in complaint(tmp_path)
