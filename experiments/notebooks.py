@@ -33,6 +33,9 @@ def main() -> None:
     parser.add_argument("--write", action="store_true", help="store the outputs in the files")
     options = parser.parse_args()
     failed = 0
+    for path in options.notebooks:
+        if not path.is_file():
+            parser.error(f"{path} is no file; the notebooks are {FOLDER.name}/*.ipynb")
     for path in options.notebooks or sorted(FOLDER.glob("*.ipynb")):
         start = perf_counter()
         try:
