@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -87,6 +88,11 @@ def make_toy_lab(folder: Path) -> None:
         (folder / "conf" / name).symlink_to(CONF / name)
 
 
+def _hear_interrupts() -> None:
+    """What a shell runs in the background ignores them, and so would its children."""
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
+
+
 def start(folder: Path, *overrides: str) -> subprocess.Popen[str]:
     """The toy lab as a process group of its own."""
     environment = {key: value for key, value in os.environ.items() if not key.startswith(("WANDB_", "PAGELAB_"))}
@@ -99,6 +105,7 @@ def start(folder: Path, *overrides: str) -> subprocess.Popen[str]:
         stderr=subprocess.PIPE,
         text=True,
         start_new_session=True,
+        preexec_fn=_hear_interrupts,
     )
 
 
