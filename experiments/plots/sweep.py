@@ -5,10 +5,10 @@ Takes the frame of `experiments.report`; knows nothing of records or folders.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from experiments.plots.style import BLACK, label_ends, looks, panels, paper, some, thousands
+from experiments.plots.style import BLACK, Look, label_ends, looks, panels, paper, some, thousands
 from experiments.wording import signed_percent
 
 if TYPE_CHECKING:
@@ -42,7 +42,7 @@ def draw_sweep(frame: DataFrame) -> dict[str, Figure]:
             figures["hit_rate_by_block_size"] = _by_block_size(wide)
         contested = _contested(frame)
         if len(contested):
-            figures["gap_closed"] = _gap_closed(contested)
+            figures["gap_closed"] = _gap_closed(contested, looks(frame.policy))
     return figures
 
 
@@ -89,14 +89,13 @@ def _contested(frame: DataFrame) -> DataFrame:
     return between[between.set_index(by).index.isin(wide)]
 
 
-def _gap_closed(part: DataFrame) -> Figure:
+def _gap_closed(part: DataFrame, styles: Mapping[str, Look]) -> Figure:
     """Dots are block sizes; the bar runs from the worst to the best of them, the number is the median of them."""
     from matplotlib.ticker import MultipleLocator, PercentFormatter
 
     groups = some(list(part.sort_values("pool_tokens").pool_group.unique()))
     medians = {str(policy): gap for policy, gap in part.groupby("policy").gap_closed.median().items()}
     policies = sorted(medians, key=medians.__getitem__)
-    styles = looks(policies)
     figure, axes = panels(len(groups), sharex=True, sharey=True, height=0.7 + 0.42 * len(policies))
     for panel, group in zip(axes, groups, strict=True):
         for index, policy in enumerate(policies):
